@@ -67,9 +67,11 @@ def test_nothing_is_told_of_noise_and_of_few_commits(tmp_path, called):
     few = record_commits(tmp_path / "few", times(5))
 
     said = " ".join(called("history", "step", "--store", same).out.split())
-    assert re.search(r"No change among 30 commits: one of 1\.\d % in the middle would show, one at the", said)
+    assert re.search(
+        r"No change among 30 commits\. Smallest .* detected: 1\.\d % halfway, \d+\.\d % at the newest", said
+    )
     assert (
-        "5 recorded: sure changes are found from 6 commits on."
+        "It takes 6 recorded commits to be sure of a change, and there are 5."
         in called("history", "step", "--store", few).out
     )
 
@@ -82,8 +84,8 @@ def test_a_jump_with_few_later_commits_is_named_with_what_would_settle_it(tmp_pa
     said = " ".join(called("history", "step", "--store", store).out.split())
     before, at = commit_of(4)[:12], commit_of(5)[:12]
 
-    assert re.search(rf"Likely: step rose by 1[45]\.\d % \(7\.\d ms\) at {at}; too few later commits", said)
-    assert f"3 more commits at the new time would settle it, or more runs of {before} and {at}." in said
+    assert re.search(rf"Likely: step rose by 1[45]\.\d % \(7\.\d ms\) at {at}, but there are too few", said)
+    assert f"To be sure, record 3 more commits at the new time, or more runs of {before} and {at}." in said
     assert "No change" not in said
 
 
@@ -113,7 +115,7 @@ def test_a_jump_at_the_newest_commit_alone_is_only_possible(tmp_path, called):
     store = record_commits(tmp_path / "last", times(20) * np.where(np.arange(20) == 19, 1.08, 1))
     said = " ".join(called("history", "step", "--store", store).out.split())
 
-    assert f"at {commit_of(19)[:12]}; too few later commits" in said
+    assert f"at {commit_of(19)[:12]}, but there are too few later commits" in said
     assert "Possible, but perhaps chance: step rose by" in said
 
 

@@ -155,8 +155,8 @@ def test_the_calibration_stands_on_the_cards(store, called):
     assert {one["id"] for one in answer["fixes"] if one["experience"]} == {"data-workers"}
     for medium in ((), ("--markdown", "-"), ("--html", "-"), ("--full",)):
         shown = " ".join(called("analyze", run, "--ledger", store, *medium, columns=300).out.split())
-        assert "ere it realized" in shown
-    assert "ere it realized" not in called("analyze", run, columns=300).out
+        assert "in these records, it reached" in shown
+    assert "in these records, it reached" not in called("analyze", run, columns=300).out
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_typical_and_mean_that_change_in_opposite_directions_have_no_verdict():
     assert found.step.ratio_high < 1 < found.step.mean_ratio_low
     assert found.verdict == "inconclusive"
     assert found.step.compared == "mean"
-    assert describe_doubt(found) == "Slow steps decide the mean; the typical step went the other way."
+    assert describe_doubt(found) == "Slow steps decide the mean, while the typical step went the other way."
 
 
 def test_the_same_capture_has_the_same_steps():

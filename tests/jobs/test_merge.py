@@ -101,7 +101,7 @@ def test_another_capture_of_a_rank_limits_the_confidence(job_folder, tmp_path):
         "again.sqlite is left out: rank 1 is already covered by run_rank1.sqlite."
     )
     assert found.diagnosis.confidence.level != "high"
-    assert found.diagnosis.confidence.reasons[0] == "1 of 2 exports left out"
+    assert found.diagnosis.confidence.reasons[-1] == "1 of 2 exports was left out"
 
 
 def test_exports_of_another_job_are_left_out(job_folder, tmp_path):
@@ -154,7 +154,7 @@ def test_a_fault_of_the_system_at_one_export_leaves_the_others(error, job_folder
     monkeypatch.setattr(running, "load_or_analyze_source", fail)
     found = analyze(find_exports([job_folder]), keep_going=True)
     assert codes(found)["export-left-out"].startswith("run_rank1.sqlite is left out: ")
-    assert found.diagnosis.confidence.reasons[0] == "1 of 4 exports left out"
+    assert found.diagnosis.confidence.reasons[-1] == "1 of 4 exports was left out"
     with pytest.raises(InputError, match=r"run_rank1.sqlite — .*--keep-going analyzes the others"):
         analyze(find_exports([job_folder]))
 

@@ -308,7 +308,7 @@ def test_a_trace_that_is_cut_off_is_answered_and_says_so(tmp_path):
     assert cut.severity == "error"
     assert "it ends inside an event" in cut.message
     assert found.diagnosis.confidence.level == "low"
-    assert "idle time may be work that the incomplete trace lacks" in found.diagnosis.confidence.reasons
+    assert "the trace is incomplete, so idle time may be missing work" in found.diagnosis.confidence.reasons
     assert {fix.speedup_ceiling for fix in found.fixes or ()} <= {None}
     assert {entry.recoverable_ns for entry in found.ranks[0].causes} == {None}
     assert (found.opportunities, found.replay.refused) == ((), "the capture is incomplete")

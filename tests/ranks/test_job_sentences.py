@@ -19,7 +19,7 @@ def match(*faults):
 
 @pytest.mark.parametrize(("faults", "is_said"), [((LATE,), True), ((), False)])
 def test_the_rank_that_waits_least_is_named_where_others_wait_far_longer(faults, is_said):
-    assert ("Rank 2 comes latest: it waits" in describe_unknown(match(*faults), "step")) == is_said
+    assert ("Rank 2 comes last: it waits" in describe_unknown(match(*faults), "step")) == is_said
 
 
 def test_no_rank_is_named_latest_where_the_waiting_of_one_is_unknown():

@@ -149,7 +149,7 @@ def test_bounds_of_steps_say_so_where_the_verdict_is_about_the_whole_capture():
         pytest.skip("../shared/traces is absent")
     screens = [joined("\n".join(printed(analyze_once(one), 100))) for one in (path, EXAMPLE)]
 
-    assert ["The bounds are for a step; steps take" in screen for screen in screens] == [True, False]
+    assert ["The bounds are for one step, and" in screen for screen in screens] == [True, False]
     assert "2.289 s of the 12.040 s capture" in screens[0]
 
 
@@ -167,4 +167,4 @@ def test_a_gain_above_the_time_of_its_cause_is_explained_below_the_table(path):
         if one.cause in shown and (one.recoverable_ns or 0) - one.typical_ns >= least_ns
     ]
 
-    assert ("because that work starts earlier too" in joined(full)) == bool(above)
+    assert ("so its bound can be larger than its own time suggests" in joined(full)) == bool(above)

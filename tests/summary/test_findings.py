@@ -83,7 +83,7 @@ def test_kernels_that_only_wait_are_not_part_of_what_one_rank_leaves_open(known,
 @pytest.mark.parametrize(
     ("share", "severity", "said"),
     [
-        pytest.param(0.0, "info", "all time of the typical step explained.", id="no time hangs on them"),
+        pytest.param(0.0, "info", "but all time of the typical step has a known cause.", id="no time"),
         pytest.param(0.02, "info", " of the typical step (2.0 %) has no known cause.", id="little"),
         pytest.param(0.04, "warning", " of the typical step (4.0 %) has no known cause.", id="much"),
     ],
@@ -95,7 +95,7 @@ def test_waits_that_are_not_resolved_are_counted_with_the_time_they_leave_open(k
     assert set(found) == {"unresolved-waits", "one-rank"}
     assert found["unresolved-waits"].severity == severity
     assert found["unresolved-waits"].message.startswith(
-        f"What 2 of {waits.waits_seen:,} waits waited for is unknown: "
+        f"What 2 of {waits.waits_seen:,} waits waited for is unknown, "
     )
     assert found["unresolved-waits"].message.endswith(said)
 
@@ -120,7 +120,7 @@ def test_a_replay_that_is_far_off_says_why_there_is_no_ceiling(known):
     found = codes(known, account=replace(known[0], ceilings=far))
 
     assert found["replay-unfaithful"].message == (
-        "The replay of 3 steps differs by 20.5 % from the capture: too much to give upper bounds."
+        "The replay of 3 steps differs by 20.5 % from the capture, which is too much to give upper bounds."
     )
 
 

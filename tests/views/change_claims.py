@@ -40,12 +40,13 @@ _CAUSES = {"Cause": "sure", "Likely cause": "likely", "Possible cause": "possibl
 _OF_CHANGE: Labels = (
     (rf"\(({_SIGNED})\)", "step", "ratio"),
     (rf"Change: ([-+]{DURATION})", "step", "change"),
+    (rf"Change: [-+]{DURATION} \(({_SIGNED})", "step", "ratio"),
     (r"(the (?:mean|typical)) [\w ]+ (?:rose|fell|went) from", "step", "compared"),
     (r"over 1.25 times the median: ([\d,]+) of [\d,]+ in base", "base", "slow steps"),
     (r"in base, ([\d,]+) of [\d,]+ in head", "head", "slow steps"),
 )
 _STEP = re.compile(rf"from ([\d,.]+(?: \S+)?) to ({DURATION}) \(")
-_ENDS = re.compile(r"\(95 % CI ([-+]?[\d.]+) … ([-+]?[\d.]+ %)\)")
+_ENDS = re.compile(rf"{_SIGNED}, 95 % CI ([-+]?[\d.]+) … ([-+]?[\d.]+ %)\)")
 
 
 _INTERVALS = frozenset({"95 % CI", "95 % interval"})
@@ -86,7 +87,7 @@ def read_change(medium: str, text: str) -> Iterator[Claim]:
         before = found[1] if " " in found[1] else f"{found[1]} {unit}"
         yield Claim(medium, "step", "base", before)
         yield Claim(medium, "step", "head", found[2])
-        yield from read_labels(medium, text, _OF_CHANGE[:3])
+        yield from read_labels(medium, text, _OF_CHANGE[:4])
     if found and (ends := _ENDS.search(text)):
         yield Claim(medium, "step", "ratio low", f"{ends[1]} %")
         yield Claim(medium, "step", "ratio high", ends[2])
@@ -95,7 +96,7 @@ def read_change(medium: str, text: str) -> Iterator[Claim]:
         yield Claim(medium, "cause of the change", "named", "yes")
     if re.search(r"(?<= )Largest change (?:\(uncertain\)|between)|no cause is certain", text):
         yield Claim(medium, "cause of the change", "named", "no")
-    yield from read_labels(medium, text, _OF_CHANGE[3:])
+    yield from read_labels(medium, text, _OF_CHANGE[4:])
 
 
 def read_change_tables(medium: str, tables: Iterable[Table]) -> Iterator[Claim]:
@@ -234,7 +235,7 @@ def read_page_change(text: str) -> Iterator[Claim]:
         yield Claim(medium, "cause of the change", "named", "no")
     for name, kinds, shown in page.elements:
         if name == "p" and kinds.get("class") == "answer":
-            yield from read_labels(medium, shown, _OF_CHANGE[3:])
+            yield from read_labels(medium, shown, _OF_CHANGE[4:])
         if name == "div" and kinds.get("class") == "side":
             sides = re.match(rf"(base|head) ({DURATION})", shown)
             if sides is not None:

@@ -79,10 +79,12 @@ _BOUNDS = {"up to": "bound", "about": "bound", "at most": "largest speedup"}
 _WORTH = r"(up to|about|at most) ([\d.]+x)"
 _IN_TEXT: Labels = (
     (rf"([\d,]+) of [\d,]+ {UNIT}s? steady", "steps", "steady"),
+    (rf"Steady: ([\d,]+) of [\d,]+ {UNIT}s?", "steps", "steady"),
     (rf"([\d,]+) steady {UNIT}s? of [\d,]+", "steps", "steady"),
     (rf"[\d,]+ of ([\d,]+) {UNIT}s? steady", "steps", "found"),
+    (rf"Steady: [\d,]+ of ([\d,]+) {UNIT}s?", "steps", "found"),
     (rf"[\d,]+ steady {UNIT}s? of ([\d,]+)", "steps", "found"),
-    (rf"typical \(mean(?: of the middle half)?\) ({DURATION})", "step", "typical length"),
+    (rf"Typical: ({DURATION})", "step", "typical length"),
     (rf"typical step ({DURATION});", "step", "typical length"),
     (rf"of the typical ({DURATION}) {UNIT}\b(?! on)", "step", "typical length"),
     (
@@ -90,7 +92,7 @@ _IN_TEXT: Labels = (
         "step",
         "typical length",
     ),
-    (rf"slowest: {UNIT} [\d,]+, ({DURATION})", "step", "slowest"),
+    (rf"slowest: ({DURATION})", "step", "slowest"),
     (rf"[Rr]eplay error:? ({SHARE})", "replay", "error"),
     (rf"\(median of ([\d,]+) steady {UNIT}s\)", "steps", "steady"),
     (r"(?:^|\n)[Cc]onfidence:? +(high|medium|low)\b", "verdict", "confidence"),

@@ -48,9 +48,7 @@ def test_a_gain_beyond_the_bound_is_explained(changes, said):
     one = replace(APPLIED, **changes)
     text = describe_applied_fix(one)
 
-    assert f"{100 * one.share:.1f} % of the bound realized" in text.replace("\u202f", " ").replace(
-        "\xa0", " "
-    )
+    assert f"{100 * one.share:.1f} % of its upper bound" in text.replace("\u202f", " ").replace("\xa0", " ")
     assert "The gain is more than the bound" in text
     assert said in text
 
@@ -59,12 +57,14 @@ def test_an_assumption_is_told_of_what_rests_on_it():
     assert "The bound assumes 25.0 % of today's time." in describe_applied_fix(APPLIED)
     expected = describe_applied_fix(replace(APPLIED, expected_ns=30 * MS))
     assert "The bound assumes" not in expected
-    assert "What was expected assumes 25.0 % of today's time." in expected
+    assert "The expected gain assumes 25.0 % of today's time." in expected
 
 
 def test_another_precision_than_the_recommended_one_is_named():
-    assert "Train in BF16: " in describe_applied_fix(APPLIED)
-    assert "Train in BF16, here FP16: " in describe_applied_fix(replace(APPLIED, precisions=("fp16",)))
+    assert "Applied: Train in BF16. " in describe_applied_fix(APPLIED)
+    assert "Applied: Train in BF16, here FP16. " in describe_applied_fix(
+        replace(APPLIED, precisions=("fp16",))
+    )
 
 
 def test_a_gain_that_may_be_none_is_called_so():

@@ -132,7 +132,7 @@ def export(tmp_path):
 def test_findings_of_an_export_come_first_and_their_flags_are_marked(export):
     text = shown(str(export))
 
-    assert text.startswith("run.sqlite: limits that another capture removes\n• ")
+    assert text.startswith("run.sqlite: limits that another capture would remove\n• ")
     assert "the CUDA events of 1 wait were recorded" in text.split("nsys profile")[0]
     assert marked(text) == ["--trace=cuda,nvtx", "--cuda-event-trace=true", "NVTX"]
     assert "→ Export the report with nsys 2024.2 or later." in text
@@ -168,7 +168,7 @@ def test_an_export_without_device_operations_gets_its_command_too(tmp_path):
 def test_a_capture_without_limits_is_said_to_have_none():
     limits = build_capture_help("run.sqlite", (Finding("anchors-disagree", Severity.WARNING, "x", "y"),))
 
-    assert next(limits).blocks[0].lines[0][0].text == "run.sqlite: no limit that another capture removes"
+    assert next(limits).blocks[0].lines[0][0].text == "run.sqlite: no limit that another capture would remove"
 
 
 def test_every_finding_is_cured_by_a_capture_or_known_not_to_be():
@@ -197,7 +197,7 @@ def test_a_trace_gets_the_help_of_its_own_profiler(tmp_path):
     writer.kernel("nvjet_tst_128x128", 1_000, 2_000, 1)
     text = shown(str(writer.write(tmp_path / "trace.json")))
 
-    assert text.startswith("trace.json: limits that another capture removes\n• No step was found")
+    assert text.startswith("trace.json: limits that another capture would remove\n• No steps were found")
     assert "call prof.step() after each" in text
     assert "import torch" in text
 

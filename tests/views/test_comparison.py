@@ -85,9 +85,7 @@ def test_a_faster_head_has_its_dominant_wall_and_the_next_command(slower):
         CompareOptions(),
     )
     share = {row.wall: row.head_ns for row in faster.deltas.walls}
-    words = (
-        r"The largest loss of head is (\w+): \1 takes ([0-9.]+) % of its typical step, compute ([0-9.]+) %\."
-    )
+    words = r"Head is (\w+)-bound: \1(?: time)? takes ([0-9.]+) % of its typical step, compute ([0-9.]+) %\."
     (dominant,) = re.findall(words, shown(faster, 140).replace("\n", " "))
 
     assert faster.verdict == "improvement"
@@ -146,7 +144,7 @@ def test_what_is_detectable_is_said_only_where_nothing_was_detected(slower):
     )
 
     assert same.verdict not in {"regression", "improvement"}
-    assert "such comparisons would detect: +" in describe_sureness(same)
+    assert "such comparisons would detect a change of +" in describe_sureness(same)
     assert "would detect" not in describe_sureness(slower)
 
 

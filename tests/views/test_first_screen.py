@@ -208,11 +208,15 @@ def test_compute_without_a_fix_for_its_largest_part_is_said(example):
             12_000_000,
             10_000_000,
             0,
-            "Compute hides 2.0 ms of this time; communication does not delay the step.",
+            "of which compute hides 2.0 ms. It does not delay the step.",
             id="none of it delays the step",
         ),
         pytest.param(
-            12_000_000, 0, 3_000_000, "communication delays the step by 3.0 ms.", id="a part of it does"
+            12_000_000,
+            0,
+            3_000_000,
+            "of which compute hides 12.0 ms. It delays the step by 3.0 ms.",
+            id="a part of it does",
         ),
         pytest.param(12_000_000, 9_000_000, 7_000_000, "", id="most of it does"),
         pytest.param(500_000, 0, 0, "", id="too little of it runs"),
@@ -238,7 +242,7 @@ def test_unresolved_waits_that_cost_nothing_are_counted_without_a_caveat(example
     capture = replace(example.capture, resolved_dependency_share=0.75, findings=(open_waits,))
     found = replace(example, diagnosis=replace(example.diagnosis, confidence=sure), capture=capture)
 
-    assert "25.0 % of waits have an unknown reason, without effect on the step" in describe_confidence(found)
+    assert "25.0 % of waits have no known reason (no effect on the step)" in describe_confidence(found)
     assert list_caveats(found, found.ranks[0]) == []
 
 

@@ -476,17 +476,17 @@ def _compare_times(won_ns: int, causes: Sequence[str], run: "MeasuredRun") -> It
     owner = "its cause takes" if len(causes) == 1 else "its causes take"
     if own_ns and won_ns - own_ns >= least_ns:
         yield (
-            f"saves {duration(won_ns)}, more than the {duration(own_ns)} that {owner}:"
+            f"saves {duration(won_ns)}, more than the {duration(own_ns)} {owner}, because"
             f" {_explain_more(causes)}"
         )
     elif own_ns - won_ns >= least_ns and (drained or won_ns < SMALL_PART_OF_CAUSE_SHARE * own_ns):
         rest = f"the host work after {drained[0]} remains" if drained else "other work then limits the step"
-        yield f"saves only {duration(won_ns)} of the {duration(own_ns)} that {owner}: {rest}"
+        yield f"saves only {duration(won_ns)} of the {duration(own_ns)} {owner}, because {rest}"
 
 
 def _explain_more(causes: Sequence[str]) -> str:
     if any(cause.startswith(f"{Wall.HOST}/") for cause in causes):
-        return "the host then launches ahead"
+        return "the host then runs ahead"
     return "later work then starts earlier too"
 
 

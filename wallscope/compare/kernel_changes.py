@@ -314,7 +314,7 @@ def _copies(
         text = (
             f"{what}: {before} per step as before"
             if before == after
-            else f"{what} go from {before} to {after} per step"
+            else f"{what} went from {before} to {after} per step"
         )
         text += amounts
         yield Explanation(code, text, delta_ns, _causes_of(is_meant, base, head))

@@ -478,11 +478,12 @@ def _limit_confidence(found: Analysis, left_out: int) -> Analysis:
     confidence, kept = found.diagnosis.confidence, len(found.inputs)
     if not left_out or confidence is None:
         return found
-    reason = f"{left_out} of {plural(kept + left_out, 'export')} left out"
+    total = plural(kept + left_out, "export")
+    reason = f"{left_out} of {total} {'was' if left_out == 1 else 'were'} left out"
     limited = replace(
         confidence,
         level="medium" if confidence.level == "high" else confidence.level,
-        reasons=(reason, *confidence.reasons),
+        reasons=(*confidence.reasons, reason),
     )
     return state_answer(replace(found, diagnosis=replace(found.diagnosis, confidence=limited)))
 

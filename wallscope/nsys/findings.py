@@ -350,7 +350,7 @@ def _check_orphans(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame)
     operations = plural(len(capture.operations), "device operation")
     among = f"{len(orphans):,} of {operations} (together {duration(covers_ns)})"
     if len(early) == len(orphans):
-        message = f"{among} were issued before the capture began: their calls and ranges are unknown."
+        message = f"{among} were issued before the capture began, so their calls and ranges are unknown."
         cure = "Start the capture a step before the steps of interest, after a device synchronization."
     else:
         known = f"; {len(early):,} of them were issued before the capture began" if len(early) else ""
@@ -485,12 +485,12 @@ def _check_presence(source: Database, raw: RawRanges) -> tuple[Finding, ...]:
     if domains and not (raw.places["eventType"] == _MARK).any():
         return (make_finding(FindingCode.RANGES_LOST, domains=plural(domains, "NVTX domain")),)
     if traced and "NvtxEvents" not in traced:
-        message = "NVTX was not traced: steps and phases have no names."
+        message = "NVTX was not traced, so steps and phases have no names."
         return (Finding(FindingCode.NO_NVTX, Severity.WARNING, message, "Capture with --trace=cuda,nvtx."),)
     if traced:
-        message = "NVTX was traced, but the program marks no range: steps and phases have no names."
+        message = "NVTX was traced, but the program marks no ranges, so steps and phases have no names."
         return (Finding(FindingCode.NO_NVTX, Severity.INFO, message, _MARK_STEPS),)
-    message = "The export has no NVTX range: steps and phases have no names."
+    message = "The export has no NVTX ranges, so steps and phases have no names."
     return (
         Finding(
             FindingCode.NO_NVTX, Severity.INFO, message, f"Capture with --trace=cuda,nvtx. {_MARK_STEPS}"

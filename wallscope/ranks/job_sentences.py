@@ -93,7 +93,10 @@ def describe_repairs(job: Job, unit: str) -> str:
     chain = [first.replayed_step_ns + first.saved_ns, *(one.replayed_step_ns for one in job.stragglers)]
     named = ", then ".join(one.name for one in job.stragglers[:_MOST_NAMED])
     more = f", then {len(job.stragglers) - _MOST_NAMED} more" if len(job.stragglers) > _MOST_NAMED else ""
-    return f"{capitalize(unit)} {' → '.join(map(duration, chain))} with {named}{more} like the others"
+    if len(job.stragglers) == 1:
+        return f"With {named} like the others, the {unit} would take {duration(first.replayed_step_ns)}."
+    went = " → ".join(map(duration, chain))
+    return f"With {named}{more} like the others, the {unit} would go from {went}."
 
 
 def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
@@ -101,25 +104,26 @@ def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
     if job.stragglers:
         yield describe_late_unit(job, unit)
         saved_ns, step_ns = measure_leading_ns(job)
-        yield f"Repaired, the {unit} takes {duration(step_ns - saved_ns)} instead of {duration(step_ns)}."
+        fixed_ns = step_ns - saved_ns
+        yield f"With this fixed, the {unit} would take {duration(fixed_ns)} instead of {duration(step_ns)}."
     for late in job.stragglers[len(job.leading) : _MOST_NAMED]:
         step_ns = late.replayed_step_ns + late.saved_ns
         repair = f"{duration(late.replayed_step_ns)} instead of {duration(step_ns)}"
-        yield f"Then repair {late.name}, and the {unit} takes {repair}: {late.why}."
+        yield f"With {late.name} fixed as well, the {unit} would take {repair}: {late.why}."
     if not job.collectives.matched:
         return
     if job.replayed_step_ns is None:
         yield describe_unknown(job, unit)
     elif not job.stragglers:
         yield (
-            f"Nothing holds the job up: with any rank, node, stage or link like its peers, the {unit} is at"
-            f" most {percent(CULPRIT_SHARE)} shorter."
+            f"Nothing holds the job up: with any one rank, node, stage or link like its peers, the {unit}"
+            f" would be at most {percent(CULPRIT_SHARE)} shorter."
         )
 
 
 def describe_unknown(job: Job, unit: str) -> str:
     """Say why it is unknown what holds a job up, and which rank waits least for the others."""
-    unknown = f"What holds the job up is unknown: no {unit} could be replayed from a begin of all ranks."
+    unknown = f"What holds the job up is unknown: no {unit} could be replayed from a start of all ranks."
     waits_ns = {member.name: member.peer_wait_ns for member in job.members}
     known_ns = {name: ns for name, ns in waits_ns.items() if ns is not None}
     if len(known_ns) < max(len(waits_ns), 2):
@@ -128,7 +132,7 @@ def describe_unknown(job: Job, unit: str) -> str:
     if known_ns[most] - known_ns[last] < REPORTED_JITTER_SHARE * sum(job.walls.parts()):
         return unknown
     return (
-        f"{unknown} {capitalize(last)} comes latest: it waits {duration(known_ns[last])} for the others, and"
+        f"{unknown} {capitalize(last)} comes last: it waits {duration(known_ns[last])} for the others, while"
         f" {most} waits {duration(known_ns[most])}."
     )
 
@@ -141,16 +145,16 @@ def _describe_waits(job: Job, critical: RankWaits) -> Iterator[str]:
             if not job.collectives.unmatched
             else "No collective was matched"
         )
-        yield f"{none}: waits between ranks are unknown."
+        yield f"{none}, so waits between ranks are unknown."
         return
     yield from _describe_unmatched(job)
     most = max(job.members, key=lambda member: (member.all_wait_ns or 0, -member.place))
     if most.all_residence_ns and (most.all_wait_ns or 0) >= REPORTED_WAIT_SHARE * most.all_residence_ns:
         yield (
-            f"In the capture {most.name} spends {duration(most.all_residence_ns)} in collectives, of which"
+            f"In the capture, {most.name} spends {duration(most.all_residence_ns)} in collectives, of which"
             f" {duration(most.all_wait_ns or 0)} is waiting for peers"
             + (
-                f"; {critical.name} waits least and is {_BOUND[job.critical_wall]}."
+                f", while {critical.name} waits least and is {_BOUND[job.critical_wall]}."
                 if critical is not most
                 else "."
             )
@@ -190,8 +194,8 @@ def _describe_job_walls(job: Job, critical: RankWaits) -> Iterator[str]:
         yield f"{both} are {_BOUND[job.dominant_wall]}."
     else:
         yield (
-            f"The job is {_BOUND[job.dominant_wall]}; {critical.name}, which waits least, is"
+            f"The job is {_BOUND[job.dominant_wall]}, while {critical.name}, which waits least, is"
             f" {_BOUND[job.critical_wall]}."
         )
     if any(straggler.cause_wall is not None for straggler in job.stragglers):
-        yield "Waiting for a unit that holds the job up counts as what delays that unit."
+        yield "Time spent waiting for a late unit counts as what delays that unit."

@@ -346,7 +346,7 @@ class Changes:
         outside = self._window.causes.filter(pl.Series(np.asarray(self._window.segments.call) < 0))
         known = sorted({one for one in outside.unique() if one != FRAMEWORK and not one.startswith(DRAINED)})
         if known:
-            yield f"host time with a cause of its own stays ({', '.join(known)}): scale that cause too"
+            yield f"host time with a cause of its own stays ({', '.join(known)}), so scale that cause too"
 
     @cached_property
     def _moving_and_computing(self) -> tuple[Rows, Rows]:
@@ -532,7 +532,7 @@ class Changes:
                 draft.wait(op, [one for one in draft.producers(op) if one not in is_false])
         self._end_with(moved, draft)
         kind = (
-            "no work waits for them, except the end of the step"
+            "only the end of the step waits for them"
             if is_hidden
             else "only event waits and the end of the step depend on them"
         )

@@ -418,7 +418,7 @@ class Engine:
 
 
 NO_LENGTH = "the replayed steps take no time"
-NO_STEP = "a replay needs two complete steps in a row, and there are none"
+NO_STEP = "a replay needs two complete steps in a row"
 _ROUNDS = 2
 _COMPUTING = [OperationClass.COMPUTE, OperationClass.OPAQUE_GRAPH]
 

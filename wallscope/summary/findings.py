@@ -34,7 +34,7 @@ from wallscope.trace.kernel_classes import shorten_kernel
 from wallscope.trace.repeat_unit import find_repeat_unit
 from wallscope.trace.silent_waits import SilentlyHeld, find_neighbors, find_silent_waits
 from wallscope.trace.steps import Steps
-from wallscope.units import duration, number, percent, plural, seconds, write_range
+from wallscope.units import capitalize, duration, number, percent, plural, seconds, write_range
 
 
 def describe_anchor(trace: Trace) -> Anchor:
@@ -73,7 +73,7 @@ def _cross_check(division: Steps) -> CrossCheck | None:
 MARK_STEPS = "Mark steps with NVTX, or name a range: --step-range REGEX."
 _GUESSED = {
     "kernel-sequence": "each {window} is one repetition of the kernel sequence",
-    "optimizer": "{window}s begin after bursts of optimizer kernels",
+    "optimizer": "{window}s are taken to begin after bursts of optimizer kernels",
 }
 
 _MOST_NAMED = 3
@@ -150,9 +150,9 @@ def _no_steps(ranks: tuple[Rank, ...], selection: Selection, others: str) -> tup
         else f" on the ranks of {_spell_selection(selection, 'rank', 'device')}"
     )
     if selection.time_ns is None:
-        window = "the whole capture is one window, including start-up and the time between steps"
+        window = "the whole capture is one window, with start-up and the time between steps"
     else:
-        window = f"the time of {_spell_selection(selection, 'time')} is one window"
+        window = f"the time of {_spell_selection(selection, 'time')} is analyzed as one window"
     return (
         make_finding(
             FindingCode.NO_STEPS,
@@ -173,13 +173,11 @@ def _guessed(anchor: Anchor, others: str) -> Iterator[Finding]:
     """Report that no range marks the steps."""
     if anchor.kind not in _GUESSED:
         return
-    said = f"No range marks the steps: {_GUESSED[anchor.kind].format(window=anchor.window)}"
+    said = f"No range marks the steps. {capitalize(_GUESSED[anchor.kind].format(window=anchor.window))}"
     if anchor.kind == "kernel-sequence":
         is_unsure = anchor.unit == "window"
         said += (
-            ". One repetition may be a step or only a layer"
-            if is_unsure
-            else ", which contains several layers"
+            ", which may be a whole step or only a layer" if is_unsure else ", which contains several layers"
         )
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
     yield make_finding(
@@ -242,8 +240,9 @@ def _few_steps(ranks: tuple[Rank, ...], anchor: Anchor, selection: Selection) ->
         else f"all {anchor.window}s are used instead"
     )
     lengths_ns = sorted(step.end_ns - step.start_ns for step in steady_steps)
-    counted = f"Only {plural(steady, f'steady {anchor.window}')}{among}{_list_extremes(lengths_ns)}"
-    said = f"No {anchor.window}{among} is steady: {standing}" if steady == 0 else counted
+    verb = "is" if steady == 1 else "are"
+    counted = f"Only {plural(steady, anchor.window)}{among} {verb} steady{_list_extremes(lengths_ns)}"
+    said = f"No {anchor.window}{among} is steady, and {standing}" if steady == 0 else counted
     yield make_finding(
         FindingCode.FEW_STEPS,
         cure="" if chosen else None,
@@ -256,18 +255,18 @@ def _list_extremes(lengths_ns: list[int]) -> str:
     """Return the shortest and the longest of some lengths; empty for fewer than two.
 
     >>> _list_extremes([400_000, 19_000_000]), _list_extremes([5, 6, 7]), _list_extremes([5])
-    (', of 400.0 µs and 19.0 ms', ', of 5 ns to 7 ns', '')
+    (' (400.0 µs and 19.0 ms)', ' (5 ns to 7 ns)', '')
     """
     if len(lengths_ns) < 2:
         return ""
     low, high = duration(lengths_ns[0]), duration(lengths_ns[-1])
-    return f", of {low} {'and' if len(lengths_ns) == 2 else 'to'} {high}"
+    return f" ({low} {'and' if len(lengths_ns) == 2 else 'to'} {high})"
 
 
 def _name_marker(anchor: Anchor) -> str:
     if anchor.inner is None:
-        return f"how much {anchor.window}s vary is uncertain"
-    return f"variation is taken from the {plural(anchor.inner.count, anchor.inner.unit)} inside"
+        return f"it is uncertain how much {anchor.window}s vary"
+    return f"variation is estimated from the {plural(anchor.inner.count, anchor.inner.unit)} inside"
 
 
 def _find_time_outside(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
@@ -308,13 +307,12 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
     is_one = len(kernels) == 1
     share = max(sum(kernel.share for kernel in rank.unmatched_kernels) for rank in ranks)
     counted = (
-        "1 kernel with an unrecognized name takes"
+        "One kernel with an unrecognized name takes"
         if is_one
         else (f"{len(kernels):,} kernels with unrecognized names together take")
     )
     taken = (
-        f"{'counts' if is_one else 'count'} as compute, because the capture shows only one rank and one"
-        " device."
+        f"{'counts' if is_one else 'count'} as compute, because the capture shows only one rank and device."
         if may_communicate is None
         else f"may compute or communicate, because the capture has peers ({may_communicate})."
     )
@@ -324,7 +322,7 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
         counted=counted,
         share=percent(share),
         window=window,
-        these="This kernel" if is_one else "These kernels",
+        these="It" if is_one else "They",
         taken=taken,
     )
 
@@ -447,9 +445,9 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
     open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
     has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
     share = percent(open_ns / max(rank.typical.step_ns, 1))
-    effect = f"this leaves all time of the {whole} explained"
+    effect = f"but all time of the {whole} has a known cause"
     if open_ns:
-        effect = f"{duration(open_ns)} of the {whole} ({share}) has no known cause"
+        effect = f"so {duration(open_ns)} of the {whole} ({share}) has no known cause"
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).
     cure = "" if has_numbers else "Capture with nsys 2025.5 or later and --cuda-event-trace=true."
     yield make_finding(
@@ -519,13 +517,13 @@ def _unfaithful(account: RankSummary, anchor: Anchor) -> Iterator[Finding]:
     unit = anchor.unit
     text = (
         (
-            f"No {unit} could be replayed, because the calls that issue the work at its edges are unknown: no"
-            " upper bounds."
+            f"No {unit} could be replayed, because the calls that issue the work at its edges are unknown. So"
+            " there are no upper bounds."
         )
         if ceilings.error is None
         else (
             f"The replay of {plural(ceilings.step_count, unit)} differs by {percent(ceilings.error)} from"
-            " the capture: too much to give upper bounds."
+            " the capture, which is too much to give upper bounds."
         )
     )
     yield Finding(FindingCode.REPLAY_UNFAITHFUL, Severity.INFO, text)

@@ -230,8 +230,8 @@ def find_hidden_locks(rank: Rank, anchor: Anchor) -> Iterator[Finding]:
 
 def _describe_wait(call: LockedCall, step_ns: int) -> str:
     return (
-        f"{average(call.count)} {call.name} wait for {call.holder} of another thread,"
-        f" {duration(call.waited_ns)} ({percent(call.waited_ns / max(step_ns, 1))} of its length)"
+        f"{average(call.count)} {call.name} wait {duration(call.waited_ns)}"
+        f" ({percent(call.waited_ns / max(step_ns, 1))} of its length) for {call.holder} of another thread"
     )
 
 

@@ -38,10 +38,10 @@ _COMPUTE_COLUMN, _COMMUNICATION_COLUMN, _HOST_COLUMN, _UNATTRIBUTED_COLUMN = (
 )
 
 _WITHOUT_CALLS = {
-    "compute": "short gaps between kernels count as compute",
-    "host": "the host may have waited for calls that are not in the export",
+    "compute": "so short gaps between kernels count as compute",
+    "host": "so the host may have waited for calls that are not in the export",
 }
-_WAITS_UNKNOWN = "what the GPU waited for is partly unknown"
+_WAITS_UNKNOWN = "so what the GPU waited for is partly unknown"
 
 
 def diagnose(
@@ -122,7 +122,7 @@ def judge_confidence(
     at_risk = inferred_share + unresolved_share
     doubts = [*_list_doubts(decision, account), *_describe_few_steps(account, at_risk)]
     if covered_share is not None and covered_share < HIGH_CONFIDENCE_COVERED_SHARE:
-        doubts.append(f"the steady repetitions cover {percent(covered_share)} of the GPU's time")
+        doubts.append(f"the steady repetitions cover only {percent(covered_share)} of the GPU's time")
     level: ConfidenceLevel = "high"
     is_unnamed = _has_no_names(account) and _may_communicate(decision, account)
     is_open = decision.dominant == "unknown" or is_incomplete or is_unnamed
@@ -133,11 +133,11 @@ def judge_confidence(
     reasons = [
         f"{percent(inferred_share)} of the time depends on waits inferred from timing"
         if inferred_share > 0
-        else "no wait is inferred from timing",
+        else "no waits had to be inferred",
         _describe_open_time(account, typical),
     ]
     if is_incomplete:
-        reasons.append("idle time may be work that the incomplete trace lacks")
+        reasons.append("the trace is incomplete, so idle time may be missing work")
     return Confidence(level, inferred_share, unresolved_share, (*reasons, *doubts))
 
 
@@ -176,36 +176,31 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
     compute.
     """
     if not any(step.steady for step in account.rank.steps):
-        yield "no steady step: shares cover all captured time"
+        yield "no step is steady, so shares cover all captured time"
     whole = account.walls.sum(axis=0, keepdims=True), account.unresolved.sum(axis=0, keepdims=True)
     if (mean_wall := find_dominant_wall(*whole)) != decision.dominant:
-        wall = "the mean step has no single wall"
-        if mean_wall != "mixed":
-            wall = f"the wall of the mean step is {mean_wall}"
-        yield f"{wall}, because steps differ"
+        wall = "no single wall" if mean_wall == "mixed" else f"another wall ({mean_wall})"
+        yield f"the mean step has {wall}"
     if find_overall_wall(account.rank) not in {None, decision.dominant}:
-        yield f"most of the capture precedes the steps; the wall of the steps alone is {decision.dominant}"
+        yield f"most of the capture precedes the steps, whose own wall is {decision.dominant}"
     if account.hides_recompute and decision.dominant == "compute":
-        yield (
-            "no range names the backward pass, so that recomputed activations, if there are any, count as"
-            " compute"
-        )
+        yield "no range marks the backward pass, so any recomputed activations count as compute"
     if _may_communicate(decision, account):
         share = _median_share(account.unrecognized, account.walls)
         yield (
-            f"kernels with unrecognized names take {percent(share)}: if they communicate, {decision.dominant}"
-            " is not the wall"
+            f"{decision.dominant} is not the wall if the kernels with unrecognized names ({percent(share)})"
+            " communicate"
         )
     if account.lacks_calls:
-        yield f"launch calls are missing: {_WITHOUT_CALLS.get(decision.dominant, _WAITS_UNKNOWN)}"
+        yield f"launch calls are missing, {_WITHOUT_CALLS.get(decision.dominant, _WAITS_UNKNOWN)}"
     if _rests_on(decision, account, account.blocked):
         share = _median_share(account.blocked, account.walls)
-        yield f"{percent(share)} is in calls that were blocked for a reason that the export does not contain"
+        yield f"{percent(share)} is in calls that were blocked for a reason that is not in the export"
     if _rests_on(decision, account, account.beside):
         share = _median_share(account.beside, account.walls)
         yield (
-            f"{percent(share)} is host time outside CUDA calls while other threads are in calls: only system"
-            " calls (`--trace=osrt`) would show whether it waits for them"
+            f"{percent(share)} is host time outside CUDA calls while other threads are in calls, and only"
+            " system calls (`--trace=osrt`) would show whether it waits for them"
         )
     yield from _list_recording_doubts(decision, account)
 
@@ -231,7 +226,7 @@ def _list_recording_doubts(decision: Decision, account: RankSummary) -> Iterator
     if account.has_unknown_clock:
         yield "the clocks of GPU and CPU contradict each other, so host causes and waits are unknown"
     if account.profiled.any():
-        yield "the step is longer in the capture than without the profiler"
+        yield "the step takes longer with the profiler than without it"
     if decision.dominant == "host" and account.is_slowed_by_profiler:
         yield "the profiler slowed the host"
 

@@ -270,6 +270,6 @@ def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> K
     checked = () if error is None else (f"Replay error {units.percent(error)}.",)
     level = "unknown" if sure is None else sure.level
     limits = limits or ["No finding limits the verdict."]
-    lines = ("In the verdict and the time breakdown.", *checked, *limits)
+    lines = ("It applies to the verdict and the time breakdown.", *checked, *limits)
     tone: Literal["ok", "warn"] = "ok" if level == "high" else "warn"
     return KeyAnswer(label, f"{level.capitalize()} confidence", lines, "sure", tone=tone)

@@ -91,10 +91,14 @@ def describe_calibration(one: FixCalibration) -> str:
 def describe_applied_fix(one: AppliedFix) -> str:
     """Say that a recommendation was applied, what shows it, and what it gained."""
     shown = "; ".join(visible(text, most=_LONGEST_EVIDENCE) for text in one.evidence[:_MOST_EVIDENCE])
-    parts = [f"{name_applied_fix(one)}: {describe_gain(one)}.", *_explain_bound(one), f"Shown by: {shown}."]
+    parts = [
+        f"Applied: {name_applied_fix(one)}. {units.capitalize(describe_gain(one))}.",
+        *_explain_bound(one),
+        f"Evidence: {shown}.",
+    ]
     if one.alternatives:
-        parts.append(f"The same would be seen with {' or '.join(one.alternatives)}.")
-    parts.append(f"Next wall: {one.next_wall}, {units.duration(one.next_wall_ns)}.")
+        parts.append(f"{' or '.join(one.alternatives)} would look the same.")
+    parts.append(f"The next wall is {one.next_wall} ({units.duration(one.next_wall_ns)}).")
     return " ".join(parts)
 
 
@@ -112,7 +116,7 @@ def _explain_bound(one: AppliedFix) -> Iterator[str]:
             "The gain is more than the bound, so the commit changed more than this, or the bound is too low."
         )
     if one.assumption and one.bound_ns is not None:
-        what = "The bound" if one.expected_ns is None else "What was expected"
+        what = "The bound" if one.expected_ns is None else "The expected gain"
         yield f"{what} {visible(one.assumption, most=_LONGEST_EVIDENCE)}."
 
 
@@ -126,24 +130,24 @@ def describe_gain(one: AppliedFix) -> str:
     text = f"the {whole} is {units.duration(abs(one.measured_ns))} {way}"
     if one.low_ns is not None and one.high_ns is not None:
         write = units.duration if one.low_ns >= 0 and one.measured_ns >= 0 else units.signed_duration
-        chance = ": it may be chance" if is_perhaps_chance(one) else ""
+        chance = ", so it may be chance" if is_perhaps_chance(one) else ""
         text += f" (95 % interval of the gain {write(one.low_ns)} to {write(one.high_ns)}{chance})"
     if one.is_joint:
         text += ", with other recommendations that were applied too"
     if one.bound_ns is None:
-        return f"{text}; no bound was known"
-    text += f"; the bound was {units.duration(one.bound_ns)}"
+        return f"{text}; its upper bound was not known"
+    bound = units.duration(one.bound_ns)
+    share = "" if one.share is None else units.percent(max(one.share, 0.0))
+    text += f". This is {share} of its upper bound of {bound}" if share else f". Its upper bound was {bound}"
     if one.replayed_ns is not None and one.replayed_ns not in {one.bound_ns, one.expected_ns}:
-        text += f", the replay gained {units.duration(one.replayed_ns)}"
+        text += f", and the replay gained {units.duration(one.replayed_ns)}"
     if one.expected_ns is not None:
-        text += f", and {units.duration(one.expected_ns)} were expected at assumed kernel times"
-    return (
-        text if one.share is None else f"{text}: {units.percent(max(one.share, 0.0))} of the bound realized"
-    )
+        text += f". At assumed kernel times, {units.duration(one.expected_ns)} were expected"
+    return text
 
 
 def describe_experience(fix: Fix) -> str:
     """Say what a fix realized of its bound in the records of the project; empty without a case."""
     if fix.experience is None:
         return ""
-    return f"here it realized {describe_calibration(fix.experience)}"
+    return f"in these records, it reached {describe_calibration(fix.experience)}"

@@ -30,7 +30,7 @@ from wallscope.model.enums import Wall
 from wallscope.model.whatif import WhatIf
 from wallscope.render.texts import spell_out, visible
 from wallscope.views.comparison_statement import state_comparison
-from wallscope.views.sections.findings import list_reasons, sort_findings
+from wallscope.views.sections.findings import sort_findings, sort_reasons
 from wallscope.views.sections.walls import (
     count_preconditions,
     number_fixes,
@@ -192,7 +192,8 @@ def _describe_confidence(analysis: Analysis) -> str | None:
     sure = analysis.diagnosis.confidence
     if sure is None:
         return None
-    first, *others = (*list_reasons(analysis), "")
+    doubts, known = sort_reasons(analysis)
+    first, *others = (*doubts, *known, "")
     told = f"{sure.level}: {first}"
     for reason in filter(None, others):
         if len(told) + len(reason) + 2 > _LONGEST_LINE:
@@ -268,7 +269,7 @@ def brief_whatif(found: WhatIf, file: str, most_rows: int) -> WhatIfBrief:
     }
     if found.check.error_median is not None:
         numbers["/check/error_median"] = found.check.error_median
-    verdict = f"The {found.unit} is {found.wall}-bound. No change that was asked shortens it."
+    verdict = f"The {found.unit} is {found.wall}-bound. None of the requested changes shortens it."
     if rows and found.best is not None:
         numbers[f"{rows[0].evidence}/step_ns"] = rows[0].step_ns
         numbers[f"{rows[0].evidence}/speedup"] = rows[0].speedup

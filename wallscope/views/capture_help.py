@@ -141,7 +141,7 @@ with profile(
         profiler.step()"""
 _REASONS = (
     ("activities", "operators on the host, and what runs on the GPU"),
-    ("schedule", "ten steps after warm-up: fewer do not show how steps vary"),
+    ("schedule", "ten steps after warm-up, because fewer do not show how steps vary"),
     ("profiler.step()", "marks the steps: without it they are inferred from kernels"),
     ("enable_cuda_sync_events", "records which stream waited for what; torch 2.1 or later"),
     ("record_shapes, with_stack", "off: they slow the host and inflate idle time"),
@@ -270,7 +270,7 @@ def build_capture_help(
     steps, ranges = (" " if codes.isdisjoint(cured) else _MARK for cured in (_STEPS_CURE, _RANGES_CURE))
     yield write_lines(
         (Span("The program starts and stops the capture, and marks its steps", "strong"),),
-        f"{steps} 10 steps after warm-up: fewer do not show how steps vary.",
+        f"{steps} 10 steps after warm-up, because fewer do not show how steps vary.",
         f"{ranges} NVTX ranges around steps and phases: without them steps are inferred from kernels.",
     )
     for text in _HOW_TO_MARK[framework]:
@@ -338,7 +338,11 @@ def list_curable_findings(name: str, curable: tuple[Finding, ...], *, has_marks:
 
     `has_marks` says that there are flags below, and marks on those that cure the others.
     """
-    what = "limits that another capture removes" if curable else "no limit that another capture removes"
+    what = (
+        "limits that another capture would remove"
+        if curable
+        else "no limit that another capture would remove"
+    )
     head = Lines(((Span(f"{name}: {what}", "strong"),),))
     rows: list[tuple[Line, ...]] = []
     for finding in curable:

@@ -21,13 +21,14 @@ from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
-from wallscope.thresholds.verdict import MATERIAL_SHARE, SHOWN_LOSS_SHARE
+from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE
 from wallscope.views.applied_fixes import describe_experience
 from wallscope.views.light import describe_assumptions, write_worth
 from wallscope.views.sections.findings import (
     find_doubts,
-    list_reasons,
     sort_findings,
+    sort_reasons,
+    write_reasons,
 )
 from wallscope.views.sections.walls import (
     count_left_out,
@@ -53,8 +54,6 @@ _MOST_CALLOUTS = 2
 _MOST_LOSSES, _MOST_NAMED = 4, 3
 _DRAINED, _OUTSIDE_CALLS = DRAINED, HOST_FRAMEWORK
 """Host time after a blocking call is outside CUDA calls too, and has a cause of its own."""
-SHARES_FIRST = 2
-"""Reasons of a confidence begin with its inferred and its unresolved share."""
 _LABELS: dict[System, str] = {
     "megatron-bridge": "Megatron Bridge",
     "megatron-lm": "Megatron-LM",
@@ -369,7 +368,7 @@ def list_facts(analysis: Analysis, rank: Rank) -> tuple[Fact, ...]:
     """List what the verdict rests on: steps, resolved waits, the replay, how much was captured."""
     return (
         _judge_steps(analysis, rank),
-        _judge_waits(analysis, rank),
+        _judge_waits(analysis),
         _judge_replay(analysis),
         _judge_coverage(analysis),
     )
@@ -399,24 +398,17 @@ def _judge_steps(analysis: Analysis, rank: Rank) -> Fact:
     return Fact(head, f"{units.capitalize(by)}.{checked}", "word-steady", "ok")
 
 
-def _judge_waits(analysis: Analysis, rank: Rank) -> Fact:
+def _judge_waits(analysis: Analysis) -> Fact:
     sure = analysis.diagnosis.confidence
     if sure is None:
         resolved = analysis.capture.resolved_dependency_share
         return Fact(f"{units.percent(resolved)} of waits resolved", "", "word-unattributed", "ok")
-    share = rank.typical.walls.unattributed / max(rank.typical.step_ns, 1)
-    waits, lost, *_ = (*sure.reasons, "", "")  # a capture without kernels has one reason
     is_sure = sure.level == "high"
-    limits = () if analysis.anchor.kind == "whole-trace" else sure.reasons[SHARES_FIRST:]
-    doubts = (
-        lost if share >= MATERIAL_SHARE else "",
-        waits if sure.inferred_share >= MATERIAL_SHARE else "",
-        *limits,
-    )
-    doubt = "" if is_sure else "; ".join(filter(None, doubts))
+    doubts, _ = sort_reasons(analysis, skips_doubts=analysis.anchor.kind == "whole-trace")
+    doubt = "" if is_sure else "; ".join(doubts)
     tone: Tone = "ok" if is_sure else "warn"
-    text = f"{units.capitalize('; '.join(list_reasons(analysis)))}."
-    return Fact(f"{sure.level.capitalize()} confidence", text, "word-confidence", tone, doubt)
+    head = f"{sure.level.capitalize()} confidence"
+    return Fact(head, write_reasons(analysis), "word-confidence", tone, doubt)
 
 
 def _judge_replay(analysis: Analysis) -> Fact:

@@ -28,6 +28,7 @@ from wallscope.views.comparison_words import (
     select_operations,
 )
 from wallscope.views.sections.words import split_cause
+from wallscope.views.verdict import name_wall_time
 
 _DECIDED = frozenset({"regression", "improvement"})
 _SURENESS = {
@@ -104,7 +105,8 @@ def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
     lines = []
     low, high = step.compared_low, step.compared_high
     if step.replication != "same" and low is not None and high is not None:
-        lines.append(f"95 % CI {words.write_interval(low, high)}.")
+        change = words.write_ratio_of_change(step)
+        lines.append(f"Change {change}, 95 % CI {words.write_interval(low, high)}.")
     doubts = []
     if step.replication == "same":
         doubts.append("both sides are the same capture")
@@ -172,11 +174,11 @@ def _describe_wall_of_head(comparison: Comparison) -> str:
     times_ns = {row.wall: row.head_ns for row in comparison.deltas.walls}
     whole_ns = sum(times_ns.values())
     if share is not None:
-        takes = f"{dominant} takes {units.percent(share)}"
+        taken = f"{units.percent(share)} of its {window}"
         if dominant == Wall.COMPUTE:
-            return f"Head is compute-bound: {takes} of its {window}."
+            return f"Head is compute-bound: compute takes {taken}."
         useful = units.percent(times_ns[Wall.COMPUTE] / whole_ns)
-        return f"The largest loss of head is {dominant}: {takes} of its {window}, compute {useful}."
+        return f"Head is {dominant}-bound: {name_wall_time(Wall(dominant))} takes {taken}, compute {useful}."
     if dominant == "unknown":
         return f"The dominant wall of head's {window} is unknown."
     largest = sorted(times_ns, key=lambda wall: -times_ns[wall])[:_MOST_SHARES]

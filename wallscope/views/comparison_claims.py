@@ -29,8 +29,8 @@ def describe_settling(comparison: Comparison) -> str:
     """Say what would make a cause certain, in the middle of a sentence."""
     fewest = min(comparison.step.base_runs, comparison.step.head_runs)
     if fewest < _ENOUGH_RUNS_COUNT:
-        return f"{_ENOUGH_RUNS_COUNT} runs of each side would settle it"
-    return "more runs of each side would settle it"
+        return f"capturing {_ENOUGH_RUNS_COUNT} runs of each side would make this certain"
+    return "capturing more runs of each side would make this certain"
 
 
 def describe_missing_operations(comparison: Comparison) -> str:

@@ -47,9 +47,9 @@ _CHANGED_PART = {
 _Changed = WallDelta | CauseDelta | OperationChange | OperationDelta | CommunicationChange
 TIMES = " \N{MULTIPLICATION SIGN} "
 _LONGEST_REASON = 110
-_LIKE_RUNS = "runs of the same program may differ by as much"
-_ONE_OF_WALLS = " Of five walls, one may change by as much by chance."
-_NO_MORE_THAN_RUNS = "Two runs of the same program may differ by as much, so the change may be chance."
+_LIKE_RUNS = "runs of the same program may differ by this much"
+_ONE_OF_WALLS = " With five walls compared, one could change this much by chance."
+_NO_MORE_THAN_RUNS = "Two runs of the same program may differ by this much, so the change may be chance."
 
 
 def describe_change(comparison: Comparison) -> str:
@@ -60,7 +60,7 @@ def describe_change(comparison: Comparison) -> str:
             for entry in comparison.mismatches
             if entry.severity == "incomparable"
         ]
-        return f"{'; '.join(reasons)}. There is no verdict; --override compares the runs nevertheless."
+        return f"{'; '.join(reasons)}. So there is no verdict. To compare the runs anyway, add --override."
     step = comparison.step
     return (
         f"{_describe_interval(step)}{_describe_throughput(comparison)}{_describe_cause(comparison)}"
@@ -73,11 +73,13 @@ def write_reason_of_change(comparison: Comparison) -> str:
     step = comparison.step
     if comparison.verdict == "incomparable":
         differing = [entry.what for entry in comparison.mismatches if entry.severity == "incomparable"]
-        return f"the sides differ in {', '.join(differing)}" if differing else "the sides did different work"
+        return (
+            f"the sides differ in {' and '.join(differing)}" if differing else "the sides did different work"
+        )
     base, head = units.duration(step.base_ns), units.duration(step.head_ns)
     way = "rose" if step.change_ns > 0 else "fell"
     went = f"stayed at {base}" if base == head else f"{way} from {units.join_ends(base, head, ' to ')}"
-    size = f"{name_basis_of_change(comparison)} {went} ({units.signed_percent(step.compared_ratio - 1)})"
+    size = f"{name_basis_of_change(comparison)} {went} ({write_ratio_of_change(step)})"
     if comparison.verdict == "inconclusive":
         return f"{size}, too uncertain to decide"
     if comparison.verdict == "no-change":
@@ -114,14 +116,19 @@ def name_basis_of_change(comparison: Comparison) -> str:
 
 
 def _describe_interval(step: StepChange) -> str:
-    """Write the change in ns with its interval; the opening has it in per cent."""
+    """Write the change in ns and in per cent, with its interval."""
     if step.replication == "same":
         return ""
     change = units.signed_duration(step.change_ns)
     low, high = step.compared_low, step.compared_high
     if low is None or high is None:
-        return f"Change: {change} (no confidence interval)."
-    return f"Change: {change} (95 % CI {write_interval(low, high)})."
+        return f"Change: {change} ({write_ratio_of_change(step)}, no confidence interval)."
+    return f"Change: {change} ({write_ratio_of_change(step)}, 95 % CI {write_interval(low, high)})."
+
+
+def write_ratio_of_change(step: StepChange) -> str:
+    """Write the change of the compared step in per cent."""
+    return units.signed_percent(step.compared_ratio - 1)
 
 
 def write_interval(low: float, high: float) -> str:
@@ -162,8 +169,6 @@ def _describe_cause(comparison: Comparison) -> str:
     if comparison.verdict == "inconclusive":
         return f" One part {_CHANGED_PART[grade]}: {named}."
     text = f" {_GRADED[grade]}: {named}"
-    if grade != Grade.SURE:
-        text += f"; {describe_settling(comparison)}"
     least_ns = step.margin_ratio * step.base_ns
     against = [
         row
@@ -172,8 +177,9 @@ def _describe_cause(comparison: Comparison) -> str:
     ]
     if against:
         changes = ", ".join(f"{row.wall} {units.signed_duration(row.delta_ns)}" for row in against)
-        text += f"; {changes} in the other direction"
-    return f"{text}."
+        text += f". In the other direction: {changes}"
+    settling = "" if grade == Grade.SURE else f" {units.capitalize(describe_settling(comparison))}."
+    return f"{text}.{settling}"
 
 
 def describe_mismatch(entry: Mismatch) -> str:
@@ -303,7 +309,7 @@ def describe_sureness(comparison: Comparison) -> str:
             f"{units.plural(count, unit)} of {units.plural(runs, 'run')}" for count, runs in sides
         )
     if step.replication == "none" or step.minimum_detectable_ratio is None:
-        return f"{counted}: too few to separate a change from chance."
+        return f"{counted}: too few to distinguish a change from chance."
     counted += _describe_uneven_steps(comparison)
     is_seen = step.replication == "runs" and step.run_noise_source == "runs"
     known = "" if is_seen else f" {_describe_noise(step)}"
@@ -325,7 +331,7 @@ def _describe_uneven_steps(comparison: Comparison) -> str:
     )
     if step.compared == "mean":
         return f"{uneven}. Slow {unit}s decide, so the mean of all is compared"
-    return f"{uneven}; a typical {unit} is then the mean of the middle half" if uneven else ""
+    return f"{uneven}, so the typical {unit} is the mean of the middle half" if uneven else ""
 
 
 def _describe_detectable(comparison: Comparison, ratio: float) -> str:
@@ -333,7 +339,7 @@ def _describe_detectable(comparison: Comparison, ratio: float) -> str:
     if comparison.verdict in {"regression", "improvement"}:
         return ""
     ends = units.signed_percent(ratio - 1), units.signed_percent(1 / ratio - 1)
-    return f" Smallest change that 4 of 5 such comparisons would detect: {ends[0]} or {ends[1]}."
+    return f" Four of five such comparisons would detect a change of {ends[0]} or {ends[1]}."
 
 
 def describe_doubt(comparison: Comparison) -> str:
@@ -344,22 +350,27 @@ def describe_doubt(comparison: Comparison) -> str:
         return ""
     if step.compared == "mean":
         unit = comparison.window
-        return f"Slow {unit}s decide the mean; the typical {unit} went the other way."
+        return f"Slow {unit}s decide the mean, while the typical {unit} went the other way."
     if low > 1 or high < 1:
         return f"The step changed, but perhaps by less than the margin of {margin}."
     low, high, limit = step.pair_ratio_low or 0.0, step.pair_ratio_high or inf, 1 + step.margin_ratio
     if 1 / limit < low and high < limit:
-        return f"The two captures differ by less than the margin of {margin}, but other runs may by more."
+        return (
+            f"The two captures differ by less than the margin of {margin}, but other runs may differ by more."
+        )
     if low > 1 or high < 1:
         return _NO_MORE_THAN_RUNS
-    return f"The change may be chance; a change above {margin} cannot be excluded either."
+    return f"The change may be chance, but a change of more than {margin} cannot be ruled out either."
 
 
 def _describe_noise(step: StepChange) -> str:
     """Say what is taken for the difference between runs, where a side has one run."""
     if step.run_noise is None or step.run_noise_source != "assumed":
         return f"Runs are known to differ by {units.percent(step.run_noise)}."
-    known = "one run per side" if max(step.base_runs, step.head_runs) == 1 else "so few runs"
+    is_one = max(step.base_runs, step.head_runs) == 1
+    lead = (
+        "Run-to-run noise is therefore assumed" if is_one else "With so few runs, run-to-run noise is assumed"
+    )
     off = f"{100 * sqrt(3) * step.run_noise:.2g} %"  # evenly up to as much has that deviation
     low, high = step.pair_ratio_low, step.pair_ratio_high
     alone = ""
@@ -370,7 +381,7 @@ def _describe_noise(step: StepChange) -> str:
         if ends[0] != ends[1] and is_new:
             alone = f" Without this noise, the 95 % CI from these steps is {interval}."
     return (
-        f"With {known}, the noise between runs is assumed: the step of a run may be off by up to {off}."
+        f"{lead}: the step of a run may be off by up to {off}."
         " For communication, memory and host time, a standard deviation of"
         f" {100 * ASSUMED_NOISE_RATIO:.0f} % each is assumed.{alone}"
     )

@@ -121,7 +121,7 @@ def describe_subject(analysis: Analysis, rank: Rank) -> str:
 def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
     """Say by what steps were found."""
     if anchor.name:
-        kind = "NVTX" if profiler is Profiler.NSYS else "ranges"
+        kind = "NVTX" if profiler is Profiler.NSYS else "range"
         return f"{kind} {visible(shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
     return "ended by optimizer kernels" if anchor.kind == "optimizer" else "repeating kernels"
 
@@ -180,7 +180,7 @@ def _build_recommendations(analysis: Analysis, rank: Rank, told: Statement) -> S
         steps_ns = sum(step.end_ns - step.start_ns for step in rank.steps)
         taken = f"{units.duration(steps_ns)} of the {units.duration(told.basis.total_ns)} capture"
         unit = analysis.anchor.unit
-        rows.append(("", (Span(f"The bounds are for a {unit}; {unit}s take {taken}.", "dim"),), ""))
+        rows.append(("", (Span(f"The bounds are for one {unit}, and all {unit}s take {taken}.", "dim"),), ""))
     for describe in (describe_unaddressed_compute, describe_unaddressed_loss):
         if unaddressed := describe(analysis, rank):
             rows.append(("", unaddressed, ""))
@@ -261,24 +261,25 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
         return
     unit = analysis.anchor.window
     marker = _name_anchor(analysis.anchor, analysis.inputs[0].profiler)
-    counted = f"{len(steady)} of {units.plural(len(rank.steps), unit)} steady ({marker})"
+    counted = f"Steady: {len(steady)} of {units.plural(len(rank.steps), unit)} ({marker})"
     if len(steady) < 2:
-        yield counted
+        yield f"{counted}."
         return
     slowest_ns, index = steady[-1]
-    middle = " of the middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
+    middle = " of middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
     typical = units.duration(rank.typical.step_ns)
-    lengths = f"typical (mean{middle}) {typical}"
+    lengths = f"Typical: {typical} (mean{middle})"
     if rank.modes and rank.mean_step_ns is not None:
         kinds = ", ".join(
             f"{len(mode.steps)} of about {units.duration(mode.median_ns)}{_describe_level(mode)}"
             for mode in rank.modes[:_MOST_KINDS]
         )
-        lengths = f"{kinds}; {lengths}, mean of all {units.duration(rank.mean_step_ns)}"
+        counted += f", {kinds}"
+        lengths += f", mean of all {units.duration(rank.mean_step_ns)}"
     else:
         median = units.duration(round(float(np.median([length_ns for length_ns, _ in steady]))))
         lengths += "" if median == typical else f", median {median}"
-    yield f"{counted}; {lengths}; slowest: {unit} {index}, {units.duration(slowest_ns)}"
+    yield f"{counted}. {lengths}; slowest: {units.duration(slowest_ns)} ({unit} {index})."
 
 
 def _describe_level(mode: StepMode) -> str:
@@ -290,7 +291,7 @@ def _describe_level(mode: StepMode) -> str:
 def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
     """Say what the step becomes with each repair; that nothing holds the job up, or that this is unknown."""
     if not job.collectives.matched:
-        yield "Which rank waits for which is unknown: no collective was matched between two ranks."
+        yield "Which rank waits for which is unknown, because no collective could be matched between ranks."
         return
     window = analysis.anchor.window
     if job.stragglers:
@@ -299,7 +300,7 @@ def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
         yield describe_unknown(job, window)
     elif not job.stragglers:
         waited = units.duration(job.collectives.jitter_ns)
-        yield f"Nothing holds the job up. A rank waits {waited} per {window} for others (mean)."
+        yield f"Nothing holds the job up. On average, a rank waits {waited} per {window} for others."
 
 
 def _list_commands(

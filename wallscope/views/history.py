@@ -216,10 +216,8 @@ def state_history(
             yield Span(f"{_HEDGES[row['changed_grade']]} {what} at {_describe_doubt(row)}", "warning")
     if len(references) < FEWEST_COMMITS_COUNT:
         if changed.is_empty():
-            few = (
-                f"{len(references)} recorded: sure changes are found from {FEWEST_COMMITS_COUNT} commits on."
-            )
-            yield Span(few, "dim")
+            few = f"It takes {FEWEST_COMMITS_COUNT} recorded commits to be sure of a change"
+            yield Span(f"{few}, and there are {len(references)}.", "dim")
         return
     drift = references["drift_ratio"][0]
     if drift is not None:
@@ -231,9 +229,10 @@ def state_history(
         )
     elif changed.is_empty():
         middle, newest = (references["detectable_ratio"][place] for place in (len(references) // 2, -1))
-        which = "" if middle is None else f": one of {units.percent(middle)} in the middle would show"
-        end = "" if newest is None else f", one at the newest commit from {units.percent(newest)} on"
-        yield Span(f"No change among {len(references)} commits{which}{end}.", "dim")
+        least = {"halfway": middle, "at the newest commit": newest}
+        ends = [f"{units.percent(one)} {place}" for place, one in least.items() if one is not None]
+        detectable = f" Smallest change that would be detected: {', '.join(ends)}." if ends else ""
+        yield Span(f"No change among {len(references)} commits.{detectable}", "dim")
 
 
 _HEDGES = {Grade.LIKELY: "Likely:", Grade.POSSIBLE: "Possible, but perhaps chance:"}
@@ -250,8 +249,8 @@ def _describe_commit_range(row: dict[str, Any], count_commits: Callable[[str, st
     count = count_commits(after, until)
     commits = "" if count is None else f", {units.plural(count, 'commit')}"
     return (
-        f"The cause is in {after[:_SHORT]}..{until[:_SHORT]}{commits} (95 % certain);"
-        f" {units.percent(row['changed_chance'])} of random orders show a change as large."
+        f"The cause is in {after[:_SHORT]}..{until[:_SHORT]}{commits} (95 % certain)."
+        f" {units.percent(row['changed_chance'])} of random orders of the times show a change this large."
     )
 
 
@@ -259,12 +258,12 @@ def _describe_doubt(row: dict[str, Any]) -> str:
     """Name the commit of a change that is not sure, and what would settle it."""
     before, until = row["changed_after"][:_SHORT], row["changed_until"][:_SHORT]
     more = row["settled_by"]
-    doubt = "the times vary too much to be sure"
-    settle = "More runs"
+    doubt, needed = "the times vary too much to be sure", ""
     if more is not None:
-        doubt = "too few later commits to be sure"
-        settle = f"{units.plural(more, 'more commit')} at the new time would settle it, or more runs"
-    return f"{row['commit'][:_SHORT]}; {doubt}. {settle} of {before} and {until}."
+        doubt = "there are too few later commits to be sure"
+        needed = f"{units.plural(more, 'more commit')} at the new time, or "
+    record = f"record {needed}more runs of {before} and {until}"
+    return f"{row['commit'][:_SHORT]}, but {doubt}. To be sure, {record}."
 
 
 def _describe_age(own: pl.DataFrame, now_ns: int) -> Iterator[Span]:
@@ -272,7 +271,7 @@ def _describe_age(own: pl.DataFrame, now_ns: int) -> Iterator[Span]:
     newest = own.filter(pl.col("origin").is_null())["recorded_utc_ns"].to_list()
     days = (now_ns - max(newest)) // _DAY_NS if newest else 0
     if days > STALE_RECORD_DAYS:
-        yield Span(f"The newest record is {days} days old: record the current commit.", "warning")
+        yield Span(f"The newest record is {days} days old, so record the current commit.", "warning")
 
 
 BISECTION = pl.Schema(

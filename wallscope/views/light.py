@@ -81,15 +81,15 @@ _UNKNOWN = {
     LossUnknown.IMPOSSIBLE_FLOPS: "more FLOPs than the GPU can do in this time",
 }
 _BELOW = {
-    BelowPeak.FEW_ROWS: "so few rows that bytes limit them",
-    BelowPeak.SHORT_KERNELS: "kernels under 10 µs",
-    BelowPeak.UNFILLED_GPU: "fewer blocks than multiprocessors",
-    BelowPeak.LAST_WAVE: "few blocks in the last wave",
-    BelowPeak.BANDWIDTH: "the bandwidth of the memory",
+    BelowPeak.FEW_ROWS: "too few rows to be limited by compute",
+    BelowPeak.SHORT_KERNELS: "kernels shorter than 10 µs",
+    BelowPeak.UNFILLED_GPU: "fewer thread blocks than SMs",
+    BelowPeak.LAST_WAVE: "a last wave with few thread blocks",
+    BelowPeak.BANDWIDTH: "memory bandwidth",
     BelowPeak.LOW_CLOCK: "a clock below that of the peak",
     BelowPeak.FEW_EXPERT_ROWS: "few rows for each expert",
-    BelowPeak.OLD_KERNELS: "kernels of an earlier generation",
-    BelowPeak.FINE_ACCUMULATION: "FP8 with scales for blocks",
+    BelowPeak.OLD_KERNELS: "kernels made for an older GPU",
+    BelowPeak.FINE_ACCUMULATION: "FP8 with block-wise scales",
 }
 _ALL = units.percent(1.0)
 _MOST_NAMED = 2
@@ -190,15 +190,16 @@ def name_precision(precision: Precision) -> str:
 def _explain_unknown(found: SpeedOfLight) -> Iterator[str]:
     """Say why it is unknown how near to the peak the step is, and what makes it known."""
     reasons = {each.reason for one in found.lines for each in one.reasons}
-    head = "How near to the peak is unknown"
+    head = "The share of peak is unknown"
     if LossUnknown.IMPOSSIBLE_FLOPS in reasons:
-        yield f"{head}: {_UNKNOWN[LossUnknown.IMPOSSIBLE_FLOPS]}, so FLOPs or peak are wrong."
+        yield f"{head}: {_UNKNOWN[LossUnknown.IMPOSSIBLE_FLOPS]}, so the FLOPs or the peak are wrong."
     elif found.refused is not None:
-        yield f"{head}: the configuration gives no FLOPs, because {_MISMATCHES[found.refused]}."
+        yield f"{head}, because the configuration gives no FLOPs: {_MISMATCHES[found.refused]}."
     elif found.source is not None and found.peak is None:
-        yield f"{head}: the peak of this GPU is not known."
+        yield f"{head}, because the peak of this GPU is not known."
     elif LossUnknown.FLOPS_UNKNOWN in reasons or found.total(LedgerLine.OPAQUE_GRAPHS):
-        yield f"{head}: pass {'' if _mostly_convolves(found) else '--config or '}--flops-per-step."
+        options = f"{'' if _mostly_convolves(found) else '--config or '}--flops-per-step"
+        yield f"To compare with the GPU's peak, pass {options}."
     yield from _describe_uncounted(found)
 
 
@@ -225,31 +226,31 @@ def _describe_uncounted(found: SpeedOfLight) -> Iterator[str]:
     named = sorted(((ns, *key) for key, ns in kinds.items()), key=lambda one: -one[0])[:_MOST_NAMED]
     shares = [units.percent(ns / all_ns) for ns, *_ in named]
     parts = [
-        ("" if share == _ALL else f"{share} of it " if place == 0 else f"{share} ")
-        + _name_products(precision, products)
+        ("all" if share == _ALL else share if place else f"{share} of their time is")
+        + f" in {_name_products(precision, products)}"
         + ("" if rate is None else f" (peak {units.flops(rate)})")
         for place, (share, (ns, precision, products, rate)) in enumerate(zip(shares, named, strict=True))
         if ns >= NAMED_LOSS_SHARE * all_ns
     ]
-    taken = units.percent(taken_ns / found.window_ns)
-    yield f"Matrix kernels: {taken} of the {'step' if found.is_step else 'time'}, {', '.join(parts)}."
+    whole = f"{units.percent(taken_ns / found.window_ns)} of the {'step' if found.is_step else 'time'}"
+    yield f"Matrix kernels take {whole}{',' if shares[0] == _ALL else ';'} {' and '.join(parts)}."
     large = [one for one in found.uncounted if one.work_ns >= NAMED_UNCOUNTED_SHARE * found.window_ns]
     reasons = dict.fromkeys(_BELOW[each] for one in large for each in one.reasons)
     if reasons:
-        shown = "Names, grids and samples show" if found.sampled else "Names and grids show"
-        yield f"{shown} what slows them: {', '.join(reasons)}."
+        shown = "Kernel names, grid sizes and samples" if found.sampled else "Kernel names and grid sizes"
+        yield f"{shown} show what slows them: {', '.join(reasons)}."
 
 
 def _name_products(precision: Precision, products: int) -> str:
     """Name the products of kernels as data sheets do.
 
     >>> _name_products(Precision.TF32, 3), _name_products(Precision.BF16, 1)
-    ('FP32 as 3 products of TF32', 'BF16')
+    ('FP32 (computed as 3 TF32 products)', 'BF16')
     """
     if precision is Precision.UNKNOWN:
         return "an unknown precision"
     named = name_precision(precision)
-    return named if products == 1 else f"FP32 as {products} products of {named}"
+    return named if products == 1 else f"FP32 (computed as {products} {named} products)"
 
 
 def find_largest_loss(found: SpeedOfLight) -> LightRow | None:

@@ -15,7 +15,7 @@ from wallscope.ranks.job_sentences import measure_leading_ns
 from wallscope.records import dataclass
 from wallscope.summary.diagnosis import find_scope
 from wallscope.views.answers import find_named_cause, point_to_fix
-from wallscope.views.cards import SHARES_FIRST, Card, Fact
+from wallscope.views.cards import Card, Fact
 from wallscope.views.headline import write_headline
 from wallscope.views.light import describe_expectation, find_largest_loss, has_lines
 from wallscope.views.sections.words import describe_pressure
@@ -81,7 +81,8 @@ def write_reason(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
         steady = sum(step.steady for step in rank.steps)
         cause = split_meaning(stall.cause)[0]
-        return f"{len(stall.steps)} of {steady} {unit}s lose up to {units.duration(stall.most_ns)} to {cause}"
+        lose = "loses" if len(stall.steps) == 1 else "each lose up to"
+        return f"{len(stall.steps)} of {steady} {unit}s {lose} {units.duration(stall.most_ns)} to {cause}"
     if job is not None and job.stragglers:
         saved_ns, step_ns = measure_leading_ns(job)
         return f"all ranks lose {units.duration(saved_ns)} of the {units.duration(step_ns)} {unit}"
@@ -191,10 +192,8 @@ def _judge_split(analysis: Analysis, waits: Fact, replay: Fact) -> Doubt:
 
 def _pick_reasons(waits: Fact, sure: Confidence | None) -> str:
     """Write what the confidence rests on; of a lower one, only what lowers it."""
-    if sure is None or sure.level == "high":
-        return waits.text
-    limits = "; ".join(sure.reasons[SHARES_FIRST:])
-    return f"{units.capitalize(waits.doubt or limits)}." if waits.doubt or limits else waits.text
+    is_sure = sure is None or sure.level == "high"
+    return waits.text if is_sure or not waits.doubt else f"{units.capitalize(waits.doubt)}."
 
 
 def _describe_replay(analysis: Analysis, replay: Fact) -> str:

@@ -180,13 +180,21 @@ def _dominant(rank: Rank, diagnosis: Diagnosis, anchor: Anchor) -> Iterator[str]
     if wall == "mixed":
         yield f"No single wall: {list_losses_by_share(share)} of the {unit} ({basis})."
     elif wall == "compute":
-        loss = f"the largest other loss is {second} with {percent(share[second])}"
-        if share[second] < NAMED_LOSS_SHARE:
-            loss = f"no other wall reaches {_LEAST_LOSS}" if share[second] else "no other wall takes time"
-        yield f"Compute takes {percent(share[Wall.COMPUTE])} of the {unit} ({basis}); {loss}."
+        yield f"Compute takes {percent(share[Wall.COMPUTE])} of the {unit} ({basis})."
+        yield _name_largest_other(rank, second, share[second])
         yield from explain_light(rank.speed_of_light)
     else:
         yield from _name_loss(rank, diagnosis, Wall(wall or diagnosis.dominant_wall), anchor)
+
+
+def _name_largest_other(rank: Rank, wall: Wall, share: float) -> str:
+    """Say which wall takes most besides compute; of shares too small to matter, that none does."""
+    if not share:
+        return "No time is lost to the other walls."
+    if share < NAMED_LOSS_SHARE:
+        return f"No other wall reaches {_LEAST_LOSS}."
+    loss = f"largest loss is {name_wall_time(wall)}: {percent(share)}."
+    return f"Outside compute, the {loss}" if has_lines(rank.speed_of_light) else f"The {loss}"
 
 
 def _name_loss(rank: Rank, diagnosis: Diagnosis, dominant: Wall, anchor: Anchor) -> Iterator[str]:
@@ -293,11 +301,11 @@ def _name_largest_causes(rank: Rank, diagnosis: Diagnosis) -> Iterator[str]:
     large = [entry for entry in own if entry.typical_ns >= TOLD_CAUSE_SHARE * total_ns][:TOLD_CAUSES_COUNT]
     if large and total_ns:
         whole = "lost time" if len(walls) > 1 else f"{own[0].wall} time"
-        listed = "; ".join(f"{duration(one.typical_ns)} is {describe_cause(one.cause)}" for one in large)
+        parts = [f"{duration(one.typical_ns)} goes to {describe_cause(one.cause)}" for one in large]
         if duration(large[0].typical_ns) == duration(total_ns):
-            yield f"All {whole} ({duration(total_ns)}) is {describe_cause(large[0].cause)}."
+            yield f"All {whole} ({duration(total_ns)}) goes to {describe_cause(large[0].cause)}."
         else:
-            yield f"Of the {duration(total_ns)} of {whole}, {listed}."
+            yield f"Of the {duration(total_ns)} of {whole}, {', and '.join(parts)}."
     place = None if rank.host_details is None else rank.host_details.range
     if diagnosis.steps_wall == "host" and place is not None:
         share = percent(place.host_ns / max(rank.typical.walls.host, 1))
@@ -361,8 +369,8 @@ def _before(rank: Rank, unit: str) -> Iterator[str]:
     if is_mostly_outside(rank):
         idle = percent(rank.outside_idle_ns / rank.outside_ns)
         yield (
-            f"The breakdown leaves out the {duration(rank.outside_ns)} before the first {unit}, which are"
-            f" longer than all {unit}s together; the GPU is idle for {idle} of them."
+            f"The breakdown leaves out the {duration(rank.outside_ns)} before the first {unit}. This is"
+            f" longer than all {unit}s together, and the GPU is idle for {idle} of it."
         )
 
 
@@ -415,7 +423,7 @@ def _modes(rank: Rank, unit: str) -> Iterator[str]:
         )
         kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
         yield (
-            f"{unit.capitalize()}s fall into {kinds} kinds: {listed}. The mean, which determines throughput,"
+            f"There are {kinds} kinds of {unit}s: {listed}. The mean, which determines throughput,"
             f" is {duration(mean_ns)}.{_describe_levels(rank)}"
         )
     elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
@@ -450,7 +458,7 @@ def _slower(rank: Rank, unit: str) -> Iterator[str]:
         from wallscope.summary.unusual_losses import explain_slower_kernels  # noqa: PLC0415  # as above
 
         yield (
-            f"From {unit} {slower.since_step} on the same compute kernels take {slower.ratio:.2f} times as"
+            f"From {unit} {slower.since_step} on, the same compute kernels take {slower.ratio:.2f} times as"
             f" long: {explain_slower_kernels(slower)}."
         )
 
@@ -495,19 +503,19 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
         length = duration(sum(job.walls.parts()))
         title = f"Mean of {job.ranks} ranks"
         if any(one.cause_wall is not None for one in job.stragglers):
-            title += "; waiting for what holds the job up counts as what delays that"
-        return TimeBasis("job", job.walls, f"the mean {window} of {job.ranks} ranks ({length})", title)
+            title += "; waiting for a late unit counts as what delays it"
+        return TimeBasis("job", job.walls, f"the {length} {window} (mean of {job.ranks} ranks)", title)
     shown = "" if len(analysis.ranks) == 1 else f"{capitalize(name_rank(rank))}, {explain_choice(analysis)}"
     has_steps = any(step.steady for step in rank.steps)
     if rank.whole_walls is not None and find_scope(analysis).time == "start-up":
         length = duration(sum(rank.whole_walls.parts()))
         title = f"Whole capture; most of it lies before the first {window}"
-        return TimeBasis("whole", rank.whole_walls, f"the whole capture ({length})", title)
+        return TimeBasis("whole", rank.whole_walls, f"the whole {length} capture", title)
     if has_steps and analysis.diagnosis.is_mean:
         walls = _average_steps(rank)
         length = duration(sum(walls.parts()))
         title = shown or f"Mean of the steady {window}s"
-        return TimeBasis("mean", walls, f"the mean {window} ({length})", title, shares)
+        return TimeBasis("mean", walls, f"the {length} mean {window}", title, shares)
     if shares is not None and (counted := count_deciding(analysis, rank)):
         return TimeBasis("median", rank.typical.walls, f"the {window} (median of {counted})", shown, shares)
     whole = f"the {duration(rank.typical.step_ns)} {window}"
@@ -581,13 +589,7 @@ def _explain_wall(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str
     if basis.kind == "whole":
         return reasons
     if wall is Wall.COMPUTE:
-        loss = f"The largest other loss is {first}: {percent(share[first])}."
-        if share[first] < NAMED_LOSS_SHARE:
-            loss = (
-                f"No other wall reaches {_LEAST_LOSS}."
-                if share[first]
-                else "No time is lost to the other walls."
-            )
+        loss = _name_largest_other(rank, first, share[first])
         window = analysis.anchor.typical
         hidden = tell_hidden_communication(rank, window) if _tells_hidden(basis, wall) else ()
         light = tuple(explain_light(rank.speed_of_light)) if basis.kind in _OF_TYPICAL else ()
@@ -595,7 +597,7 @@ def _explain_wall(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str
         return (f"Compute takes {taken}.", *parts, loss, *hidden)
     is_stalled = find_deciding_stall(rank, basis, wall) is not None
     is_useful = share[Wall.COMPUTE] > share[wall] and basis.kind != "job" and not is_stalled
-    name, useful = name_wall(wall), "; compute is not a loss" if is_useful else ""
+    name, useful = name_wall(wall), "; compute is useful work" if is_useful else ""
     if wall is Wall.MEMORY and (kinds := list_memory_kinds(rank)):
         name, useful = f"Memory time ({kinds}, not DRAM bandwidth)", ""
     lead = f"{name} is the largest loss: {taken}{useful}."
@@ -684,7 +686,7 @@ def explain_cure(unknown: UnknownWall) -> str:
             if unknown.has_kernels_elsewhere
             else "Capture again, with --trace=cuda,nvtx, while the GPU trains."
         )
-    return "Classify them with --kernels FILE." if unknown.asks_for_names else ""
+    return "Classify the kernels with --kernels FILE." if unknown.asks_for_names else ""
 
 
 def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis) -> tuple[str, ...]:
@@ -710,14 +712,15 @@ def _describe_steps_alone(rank: Rank, unit: str) -> str:
 def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> Iterator[str]:
     """Say what few steps cost in all, and which loss is the largest of the typical step, without them."""
     count = len(stall.steps)
-    slow = f"The slow {unit} takes" if count == 1 else f"The {count} slow {unit}s take"
-    yield f"{slow} {percent(stall.share)} of the time of all {unit}s for this cause."
+    slow = f"the slow {unit}" if count == 1 else f"the {count} slow {unit}s"
+    yield f"In {slow}, this cause takes {percent(stall.share)} of the total time of all {unit}s."
     parts = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES}
     largest = max(LOSSES, key=lambda wall: parts[wall])
     if largest == stall.wall or not parts[largest]:
         return
     share = percent(parts[largest] / max(rank.typical.step_ns, 1))
-    yield f"In the typical {duration(rank.typical.step_ns)} {unit}, the largest loss is {largest}: {share}."
+    whole = f"the typical {duration(rank.typical.step_ns)} {unit}"
+    yield f"In {whole}, the largest loss is {name_wall_time(largest)}: {share}."
 
 
 def _doubt_main_cause(analysis: Analysis, rank: Rank, wall: Wall) -> Iterator[str]:
@@ -729,7 +732,7 @@ def _doubt_main_cause(analysis: Analysis, rank: Rank, wall: Wall) -> Iterator[st
     won_ns = next((one.recoverable_ns for one in analysis.opportunities if one.cause == largest.cause), None)
     if won_ns is not None and won_ns < LITTLE_GAIN_SHARE * largest.typical_ns:
         yield (
-            f"Without {split_meaning(largest.cause)[0]}, the {analysis.anchor.window} is at most"
+            f"Without {split_meaning(largest.cause)[0]}, the {analysis.anchor.window} would be at most"
             f" {duration(won_ns)} shorter."
         )
 
@@ -753,8 +756,19 @@ def describe_hidden_communication(analysis: Analysis, rank: Rank) -> Iterator[st
         return
     hidden_ns, unit = found.union_ns - found.exposed_ns, analysis.anchor.window
     delay = f"delays the {unit} by {duration(lost_ns)}" if lost_ns else f"does not delay the {unit}"
-    by = f". Compute hides {duration(hidden_ns)} of this time; communication" if hidden_ns else " and"
+    by = f", of which compute hides {duration(hidden_ns)}. It" if hidden_ns else " and"
     yield f"Communication runs for {duration(found.union_ns)} of the {window}{by} {delay}."
+
+
+def name_wall_time(wall: Wall) -> str:
+    """Name the time of a wall, in the middle of a sentence.
+
+    >>> name_wall_time(Wall.MEMORY), name_wall_time(Wall.COMMUNICATION)
+    ('memory time', 'communication')
+    """
+    if wall is Wall.UNATTRIBUTED:
+        return "unattributed time"
+    return f"{wall} time" if wall in {Wall.HOST, Wall.MEMORY} else str(wall)
 
 
 def name_wall(wall: Wall) -> str:

@@ -71,7 +71,7 @@ def describe_path(path: CriticalPath, whole: str) -> str:
         for one in path.walls[:_MOST_WALLS]
     ]
     text = f"Critical path of the {whole}: {', '.join(parts)}."
-    return f"{text} Work that runs in parallel to it delays nothing." if len(parts) == 1 else text
+    return f"{text} Work that runs in parallel with it delays nothing." if len(parts) == 1 else text
 
 
 def build_path_blocks(path: CriticalPath, whole: str, unit: str, *, is_drawn: bool) -> list[Block]:
@@ -180,7 +180,7 @@ def tabulate_slack(rows: Sequence[OperationSlack], whole: str) -> Grid:
         on_page("binding", "binding", "rounded", "operations per step without slack"),
     )
     note = (
-        ("Consecutive operations have one slack together: what one of them uses, the others lose.",)
+        ("Consecutive operations share their slack: what one of them uses, the others lose.",)
         if whole
         else ()
     )
@@ -279,7 +279,7 @@ def _write_reason(found: WhatIf) -> str:
     """Say in a clause what the step could drop to, or that no change shortens it."""
     length = units.duration(found.step_ns)
     if (best := found.best) is None:
-        return f"no change that was asked shortens the {length} {found.unit}"
+        return f"none of the requested changes shortens the {length} {found.unit}"
     drop = f"the typical {length} {found.unit} could drop to {units.duration(best.step_ns)}"
     return f"{drop} ({units.write_ceiling(best.speedup)}); the next wall is {best.next_wall}"
 
@@ -287,7 +287,7 @@ def _write_reason(found: WhatIf) -> str:
 def _list_lead(found: WhatIf) -> tuple[str, ...]:
     """Say which change does that, or where to look instead."""
     if (best := found.best) is None:
-        return (f"No change that was asked shortens the {found.unit}. Look at the critical path.",)
+        return (f"None of the requested changes shortens the {found.unit}. Look at the critical path.",)
     return (f"{_describe_replayed_changes(best)}. A replay shows the gain, not how to reach it.",)
 
 
@@ -334,7 +334,7 @@ def _build_changes(found: WhatIf) -> Section | None:
         return None
     if not found.answers:
         return Section("changes", title, _NOTHING, ())
-    answer = f"No change that was asked shortens the {found.unit}."
+    answer = f"None of the requested changes shortens the {found.unit}."
     if (best := found.best) is not None:
         taken = f"{units.duration(best.step_ns)} {describe_questions(best.questions)}"
         answer = f"{taken}, {units.signed_duration(-best.won_ns)}; the next wall is {best.next_wall}."

@@ -79,11 +79,14 @@ def test_contradictions_are_said(wallscope, tmp_path, log):
 
     assert "longer than the 51.1 ms of the captured step" in find_messages(slow, "log-contradiction")[0]
     assert find_messages(tokens, "log-contradiction") == [
-        "By the log a step has 4,500 tokens, by --tokens-per-step 9,000."
+        "A step has 4,500 tokens according to the log, but 9,000 according to --tokens-per-step."
     ]
     assert find_messages(same, "log-contradiction") == []
     assert find_messages(flops, "log-contradiction") == [
-        "By the log a GPU does 1.86e+13 FLOP in a step, by --flops-per-step 1e+12 FLOP."
+        (
+            "A GPU does 1.86e+13 FLOP in a step according to the log, but 1e+12 FLOP according to"
+            " --flops-per-step."
+        )
     ]
 
 

@@ -189,11 +189,11 @@ def test_what_the_user_left_out_is_no_fault_of_the_capture(wallscope, export):
     )
 
     assert "few-steps" not in whole
-    said = "how much steps vary is uncertain."
-    assert few["few-steps"] == (f"Only 1 steady step of --steps 3; {said}", "")
+    said = "so it is uncertain how much steps vary."
+    assert few["few-steps"] == (f"Only 1 step of --steps 3 is steady, {said}", "")
     spelled = "--time 0.001310000-0.001320000"
     assert none["few-steps"] == (
-        f"No step of {spelled} is steady: steps that are not steady are used instead; {said}",
+        f"No step of {spelled} is steady, and steps that are not steady are used instead, {said}",
         "",
     )
     assert "no-steps" not in none
@@ -215,8 +215,8 @@ def test_of_a_rank_without_steps_the_capture_is_blamed_only_if_it_is_the_whole_o
     assert "Mark steps with NVTX" in whole["cure"]
     assert part["cure"] == ""
     assert part["message"] == (
-        "No step was found on the ranks of --device 1:"
-        " the time of --time 0.000001500-0.000001600 is one window."
+        "No steps were found on the ranks of --device 1, so"
+        " the time of --time 0.000001500-0.000001600 is analyzed as one window."
     )
 
 
@@ -228,7 +228,7 @@ def test_a_rank_that_did_nothing_in_the_time_is_left_out_and_said(wallscope, tmp
     found = answer(wallscope, tmp_path / "run.sqlite", "--time", "5us-6us")
 
     assert [rank["device"] for rank in found["ranks"]] == [1]
-    assert "1 rank excluded: no window in --time 0.000005000-0.000006000." in [
+    assert "Excluded 1 rank without a window in --time 0.000005000-0.000006000." in [
         entry["message"] for entry in found["capture"]["findings"]
     ]
 

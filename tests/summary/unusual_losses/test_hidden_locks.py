@@ -27,7 +27,7 @@ def test_a_wait_off_the_critical_path_is_told_with_calls_holder_and_share():
 
     assert finding.severity == "info"
     assert (
-        "1.7 cudaLaunchKernel wait for cudaMemcpyAsync of another thread, 18.0 ms (18.0 % of its length)"
+        "1.7 cudaLaunchKernel wait 18.0 ms (18.0 % of its length) for cudaMemcpyAsync of another thread"
         in finding.message
     )
     assert finding.message.endswith("None of this time delays the GPU, so these waits do not limit the step.")
@@ -56,8 +56,8 @@ def test_near_misses_have_no_finding(calls, lost_ms, stalls):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nersc_sc21_dali_amp", "1.7 cudaLaunchKernel wait for cudaMemcpyAsync"),
-        ("nersc_sc22_4gpu_nobcast", "0.5 cudaLaunchKernel wait for cudaMemcpyAsync"),
+        ("nersc_sc21_dali_amp", "1.7 cudaLaunchKernel wait "),
+        ("nersc_sc22_4gpu_nobcast", "0.5 cudaLaunchKernel wait "),
         ("nersc_sc21_baseline", None),
     ],
 )

@@ -199,7 +199,7 @@ def test_steps_are_scaled_where_tokens_differ():
         pytest.param(
             one("a", steps(2)),
             one("b", steps(2, 1.2, seed=3)),
-            ("INCONCLUSIVE", "too few to separate", "Do next Capture at least 10 steps of each side"),
+            ("INCONCLUSIVE", "too few to distinguish", "Do next Capture at least 10 steps of each side"),
             id="few steps",
         ),
     ],

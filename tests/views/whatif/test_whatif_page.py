@@ -117,8 +117,8 @@ def test_no_medium_names_a_change_that_gains_nothing(found):
 
     assert found.best is not None
     assert vain.best is None
-    assert "No change that was asked shortens it." in brief_whatif(vain, "run.sqlite", 3).verdict
-    assert f"No change that was asked shortens the {found.unit}." in page
+    assert "None of the requested changes shortens it." in brief_whatif(vain, "run.sqlite", 3).verdict
+    assert f"None of the requested changes shortens the {found.unit}." in page
     assert "could drop to" in write_whatif_page(found)
     assert "could drop to" not in page
 

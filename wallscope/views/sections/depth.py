@@ -45,6 +45,7 @@ from wallscope.thresholds.verdict import (
     SHOWN_OVERLAP_TAX_SHARE,
 )
 from wallscope.views.sections.words import STATE_NAMES, STATE_WORDS, describe_pressure
+from wallscope.views.verdict import name_wall_time
 
 _ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row"), "page": Limit(40)}
 _ALL_ROWS: Mapping[Medium, Limit] = {"terminal": Limit(6, "smaller row")}
@@ -84,7 +85,8 @@ def build_walls_in_depth(analysis: Analysis, rank: Rank) -> tuple[Section, ...]:
     for wall in order:
         share = units.percent(own_ns[wall] / step_ns if step_ns else 0.0)
         title = f"{str(wall).capitalize()} in detail"
-        answer = f"Takes {units.duration(own_ns[wall])} of the {whole} ({units.duration(step_ns)}), {share}."
+        took = f"{units.capitalize(name_wall_time(wall))} takes {units.duration(own_ns[wall])}, {share}"
+        answer = f"{took} of the {whole} ({units.duration(step_ns)})."
         shown = blocks[wall] or nothing
         sections.append(Section(str(wall), title, answer, shown, is_open=wall == dominant, wall=wall))
     return tuple(sections)
@@ -159,7 +161,7 @@ def describe_communication(communication: Communication, whole: str) -> Iterator
             " Operations can overlap, so the sum of their exposed times can be larger."
         )
     if communication.traffic is None:
-        yield "What NVLink and network cards carried is unknown: the capture has no samples of them."
+        yield "What NVLink and network cards carried is unknown, because the capture has no samples of them."
     tax, work = communication.overlap_tax, communication.dispatcher
     if tax is not None:
         compared = f"{units.number(tax.kernels)} in all"
@@ -425,7 +427,7 @@ def describe_compute(details: ComputeDetails) -> Iterator[str]:
     if shapes.tail_share is not None and shapes.tail_share >= SHOWN_COMPUTE_SHARE:
         idle = units.percent(shapes.tail_share)
         yield (
-            f"The last wave of blocks is partly empty: this leaves {idle} of the multiprocessors' time in"
+            f"The last wave of blocks is partly empty, which leaves {idle} of the multiprocessors' time in"
             " compute kernels unused, by grid sizes and occupancy."
         )
 

@@ -34,7 +34,14 @@ from wallscope.model.section import (
 from wallscope.render.texts import visible
 from wallscope.summary.diagnosis import LOSSES
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
-from wallscope.thresholds.verdict import DOMINANT_SHARE, SHARED_DEVICE_SHARE, SHOWN_WALL_SHARE
+from wallscope.thresholds.verdict import (
+    DOMINANT_SHARE,
+    HIGH_CONFIDENCE_SHARE,
+    MATERIAL_SHARE,
+    SHARE_ROUNDING,
+    SHARED_DEVICE_SHARE,
+    SHOWN_WALL_SHARE,
+)
 from wallscope.views.sections.depth import tabulate_budget
 from wallscope.views.sections.words import (
     COMPARISON_WORDS,
@@ -73,6 +80,8 @@ _REPLICATION = {
     "none": "Too few steps, or no variation: there is no interval.",
 }
 _MOST_CAVEATS, _LONGEST_CAVEAT = 2, 200
+_SHARES_FIRST = 2
+"""Reasons of a confidence begin with its inferred and its unresolved share."""
 _ANY = frozenset(Wall)
 _DOUBTS: tuple[tuple[tuple[str, ...], frozenset[Wall]], ...] = (
     (
@@ -340,32 +349,74 @@ def describe_confidence(analysis: Analysis, *, has_caveats: bool = True) -> str:
     if sure is None:
         return "unknown"
     if any(one.code == FindingCode.NO_KERNELS for one in analysis.capture.findings):
-        return f"{sure.level}: {', '.join(sure.reasons)}"
+        return f"{sure.level}, because {' and '.join(sure.reasons)}."
     replayed, refused = _describe_replays(analysis)
     has_no_steps = has_caveats and analysis.anchor.kind == "whole-trace"
-    parts = [*list_reasons(analysis, skips_doubts=has_no_steps), *replayed]
-    rank = analysis.ranks[analysis.diagnosis.rank_index]
-    shown = find_doubts(analysis, rank)[:_MOST_CAVEATS] if has_caveats else ()
-    if not any(one.code == FindingCode.FEW_STEPS for one in shown):
-        parts += describe_few_steps(analysis, rank)
-    of = " for the time breakdown" if refused else ""
-    said = "; ".join(parts)
+    doubts, known = sort_reasons(analysis, skips_doubts=has_no_steps)
     if has_no_steps:
-        return f"{sure.level}{of}, because no steps were found. {units.capitalize(said)}.{refused}"
-    return f"{sure.level}{of}: {said}{'.' if refused else ''}{refused}"
+        doubts = ("no steps were found", *doubts)
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    shown = _pick_caveats(analysis, rank) if has_caveats else ()
+    is_said = any(one.code == FindingCode.FEW_STEPS for one in shown)
+    sentences = (*known, *replayed, *(() if is_said else describe_few_steps(analysis, rank)), refused)
+    lead = f"{sure.level}{' for the time breakdown' if refused else ''}"
+    if doubts:
+        return f"{lead}, because {_join_clauses(doubts)}. {_write_sentences(sentences)}".rstrip()
+    first, *others = sentences
+    return f"{lead}: {first}. {_write_sentences(others)}".rstrip()
 
 
-def list_reasons(analysis: Analysis, *, skips_doubts: bool = False) -> Iterator[str]:
-    """List why the breakdown is as sure as it is: how waits and time are known, then what casts doubt."""
+def sort_reasons(
+    analysis: Analysis, *, skips_doubts: bool = False
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what lowers the confidence, in clauses, and what else is known of waits and time, in sentences.
+
+    `skips_doubts` leaves out what lowers it other than unknown time.
+    """
     sure, resolved = analysis.diagnosis.confidence, analysis.capture.resolved_dependency_share
     if sure is None:
-        return
-    waits, *others = sure.reasons
-    yield waits
+        return (), ()
+    if len(sure.reasons) < _SHARES_FIRST:  # a capture without kernels has one reason
+        return sure.reasons, ()
+    waits, time, *others = sure.reasons
+    is_at_risk = sure.inferred_share + sure.unresolved_share > HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING
+    shares = {waits: sure.inferred_share, time: _measure_open_share(analysis)}
+    doubts = tuple(text for text, share in shares.items() if is_at_risk and share >= MATERIAL_SHARE)
+    known = [", and ".join(text for text in shares if text not in doubts)]
     if resolved is not None and resolved < 1 and not sure.inferred_share:
-        effect = "" if _has_open_time(analysis) else f", without effect on the {analysis.anchor.window}"
-        yield f"{units.percent(1 - resolved)} of waits have an unknown reason{effect}"
-    yield from others[:1] if skips_doubts else others
+        effect = "" if _has_open_time(analysis) else f" (no effect on the {analysis.anchor.window})"
+        known.append(f"{units.percent(1 - resolved)} of waits have no known reason{effect}")
+    return (*doubts, *(() if skips_doubts else others)), tuple(filter(None, known))
+
+
+def write_reasons(analysis: Analysis) -> str:
+    """Write in sentences what lowers the confidence, and what is known of waits and time."""
+    doubts, known = sort_reasons(analysis)
+    return _write_sentences((*doubts, *known))
+
+
+def _measure_open_share(analysis: Analysis) -> float:
+    """Return the share of the typical step that has no known cause."""
+    rank = analysis.ranks[analysis.diagnosis.rank_index]
+    opened = (one for one in rank.causes if one.unresolved_ns or one.wall is Wall.UNATTRIBUTED)
+    return sum(one.typical_ns for one in opened) / max(rank.typical.step_ns, 1)
+
+
+def _join_clauses(clauses: Sequence[str]) -> str:
+    """Join clauses as a list in a sentence; they have commas of their own.
+
+    >>> _join_clauses(("a",)), _join_clauses(("a", "b")), _join_clauses(("a", "b", "c"))
+    ('a', 'a, and b', 'a; b; and c')
+    """
+    *before, last = clauses
+    if not before:
+        return last
+    return f"{'; '.join(before)}{',' if len(before) == 1 else ';'} and {last}"
+
+
+def _write_sentences(sentences: Iterable[str]) -> str:
+    """Write texts without a full stop as sentences."""
+    return " ".join(f"{units.capitalize(text)}." for text in sentences if text)
 
 
 def describe_few_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
@@ -373,18 +424,18 @@ def describe_few_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
     steady = sum(step.steady for step in rank.steps)
     if 0 < steady < ENOUGH_STEPS_COUNT and analysis.anchor.kind != "whole-trace":
         unit = analysis.anchor.window
-        yield f"how much {unit}s vary is uncertain"
+        yield f"with {units.plural(steady, f'steady {unit}')}, their variation is uncertain"
 
 
 def _describe_replays(analysis: Analysis) -> tuple[list[str], str]:
-    """Return the replay error, and a sentence on speedups that are not simulated; empty where they are."""
+    """Return the replay error, and that speedups are not simulated; empty where they are."""
     replay = analysis.replay
     if replay is None:
         return [], ""
     if replay.refused is not None:
         if analysis.anchor.kind == "whole-trace":
-            return [], " Speedups are simulated only for steps."
-        return [], f" Speedups are not simulated, because {replay.refused_briefly or replay.refused}."
+            return [], "speedups can be simulated only for steps"
+        return [], f"speedups are not simulated, because {replay.refused_briefly or replay.refused}"
     if replay.check is None or replay.check.error_median is None:
         return [], ""
     return [f"replay error {units.percent(replay.check.error_median)}"], ""
@@ -399,22 +450,31 @@ def _has_open_time(analysis: Analysis) -> bool:
 def list_caveats(analysis: Analysis, rank: Rank, *, is_brief: bool = False) -> list[Line]:
     """List the one or two limits that bear most on the headline; briefly, the second one only of an error."""
     lines: list[Line] = []
-    is_shared = is_held_back(rank)
-    if is_shared and find_dominant(analysis) != "unknown":
+    if _is_shared_first(analysis, rank):
         held_ns = sum(one.typical_ns for one in rank.causes if one.cause == UNATTRIBUTED_HELD_WHILE_IDLE)
         waited = f"Launched kernels waited {units.duration(held_ns)} on an idle GPU"
-        lines.append((Span("• ", "warning"), f"{waited}: it is probably shared."))
-    covered = {FindingCode.UNATTRIBUTED_TIME} if is_shared else set()
-    if any(one.code == FindingCode.NO_KERNELS for one in analysis.capture.findings):
-        covered |= {FindingCode.NO_KERNELS, FindingCode.NO_STEPS}
-    doubts = [one for one in find_doubts(analysis, rank) if one.code not in covered]
-    for finding in doubts[: _MOST_CAVEATS - len(lines)]:
+        lines.append((Span("• ", "warning"), f"{waited}, which is probably shared."))
+    for finding in _pick_caveats(analysis, rank):
         if is_brief and lines and finding.severity is not Severity.ERROR:
             continue
         cure = visible(f" → {finding.cure}") if finding.cure else ""
         mark = Span("• ", "bad" if finding.severity is Severity.ERROR else "warning")
         lines.append((mark, shorten_message(finding), Span(cure, "dim")))
     return lines
+
+
+def _is_shared_first(analysis: Analysis, rank: Rank) -> bool:
+    """Return whether the first caveat is that the GPU is probably shared."""
+    return is_held_back(rank) and find_dominant(analysis) != "unknown"
+
+
+def _pick_caveats(analysis: Analysis, rank: Rank) -> list[Finding]:
+    """Return the one or two findings that bear most on the headline, without what another line says."""
+    covered = {FindingCode.UNATTRIBUTED_TIME} if is_held_back(rank) else set()
+    if any(one.code == FindingCode.NO_KERNELS for one in analysis.capture.findings):
+        covered |= {FindingCode.NO_KERNELS, FindingCode.NO_STEPS}
+    doubts = [one for one in find_doubts(analysis, rank) if one.code not in covered]
+    return doubts[: _MOST_CAVEATS - _is_shared_first(analysis, rank)]
 
 
 def is_held_back(rank: Rank) -> bool:

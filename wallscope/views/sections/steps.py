@@ -40,7 +40,7 @@ from wallscope.model.shown import list_fields
 from wallscope.render import figures
 from wallscope.render.texts import shorten_name, shorten_range_path, visible
 from wallscope.views.sections.words import describe_steps, explain_cause
-from wallscope.views.verdict import describe_worst_step
+from wallscope.views.verdict import describe_worst_step, name_wall_time
 
 _INSIDE = "time attributed to the wall, of work issued inside"
 _MOST_ROWS, _MOST_ON_TERMINAL = 60, 12
@@ -75,8 +75,10 @@ def build_steps(
         and diagnosis.dominant_wall not in {"mixed", "unknown"}
         and not is_rare
     ):
+        is_compute = diagnosis.dominant_wall == "compute"
+        first = (is_compute and diagnosis.runner_up) or diagnosis.dominant_wall
         led = (
-            f" {units.capitalize(str(diagnosis.dominant_wall))} is the largest loss in"
+            f" {units.capitalize(name_wall_time(Wall(first)))} is the largest loss in"
             f" {diagnosis.led_steps} of {diagnosis.steady_steps} steady {unit}s."
         )
     if dropped and has_steps:

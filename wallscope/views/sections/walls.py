@@ -56,15 +56,12 @@ _SEEN = 0.01
 _MEDIAN = "median of its share over the steady steps; the verdict is based on it"
 _CEILING = "upper bound on speedup: step time divided by step time without the cause; not additive"
 _BEST = "speedup of the recommendation that addresses the cause and gains most, with its number"
-_MORE = (
-    "A cause can delay later work. So its bound can be larger than its own time would give, because that work"
-    " starts earlier too."
-)
+_MORE = "A cause can also delay later work, so its bound can be larger than its own time suggests."
 _SEVERAL = "A fix can gain more than the bound of one cause, because it addresses other causes too."
-_NO_BOUND = "No upper bound is computed for compute, and for causes that take little time."
+_NO_BOUND = "No upper bound is computed for compute or for causes that take little time."
 _AFTER_CALLS = (
-    "Host time between a blocking call and the next launch is in the row of that call. All other time"
-    " outside calls is in the row host/framework."
+    "Host time between a blocking call and the next launch counts in the row of that call. The rest of the"
+    " time outside calls is in the row host/framework."
 )
 
 
@@ -169,7 +166,7 @@ def describe_unaddressed_loss(analysis: Analysis, rank: Rank) -> str:
         return ""
     return (
         f"The largest cause of lost time is {describe_cause(largest.cause)}"
-        f" ({units.milliseconds(largest.typical_ns)}). No fix that is known for this program addresses it."
+        f" ({units.milliseconds(largest.typical_ns)}). No known fix for this program addresses it."
         f" Fixes for other programs: wallscope explain {largest.cause}"
     )
 
