@@ -245,12 +245,18 @@ def _explains(entry: Explanation, cause: CauseDelta) -> bool:
 
 
 def _write_named(comparison: Comparison) -> str:
-    """Write what is named first and its amount of the step's change, in the middle of a sentence."""
-    named, step = name_leading_change(comparison), comparison.step
-    change_ns = step.change_ns
+    """Write what is named first and its amount of the step's change, in the middle of a sentence.
+
+    Where that is more than the whole change, all else took the difference back.
+    """
+    named, change_ns = name_leading_change(comparison), comparison.step.change_ns
     amount, whole = map(units.signed_duration, (named.delta_ns, change_ns))
-    is_part = named.delta_ns * change_ns > 0 and abs(named.delta_ns) < abs(change_ns) and amount != whole
-    return f"{_continue(named.text)}, {units.join_ends(amount, whole, ' of ') if is_part else amount}"
+    is_toward = named.delta_ns * change_ns > 0 and amount != whole
+    if is_toward and abs(named.delta_ns) < abs(change_ns):
+        amount = units.join_ends(amount, whole, " of ")
+    elif is_toward:
+        amount += f" (everything else: {units.signed_duration(change_ns - named.delta_ns)})"
+    return f"{_continue(named.text)}, {amount}"
 
 
 def _describe_range_of_cause(comparison: Comparison, cause: CauseDelta) -> str:

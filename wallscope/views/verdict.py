@@ -657,12 +657,12 @@ def explain_unknown(rank: Rank, unknown: UnknownWall, unit: str) -> UnknownReaso
             _list_unrecognized(rank),
             then=f"If they communicate, {communicating}; if they compute, {computing}",
         )
-    open_shares = (
-        f"{percent(entry.share)} is {describe_cause(entry.cause)}"
-        for entry in rank.causes
-        if entry.unresolved_ns
-    )
-    return UnknownReason(f"too much of the {unit} has no known cause", parts=", ".join(open_shares))
+    opened = [entry for entry in rank.causes if entry.unresolved_ns]
+    parts = [
+        f"{percent(entry.share)}{'' if place else f' of the {unit}'} is {describe_cause(entry.cause)}"
+        for place, entry in enumerate(opened)
+    ]
+    return UnknownReason(f"too much of the {unit} has no known cause", parts=", ".join(parts))
 
 
 def _name_hinge(wall: str | None) -> str:
