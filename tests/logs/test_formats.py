@@ -14,7 +14,9 @@ PAGE = (ROOT / "docs/logs.md").read_text(encoding="utf-8")
 
 def test_the_page_names_source_and_commit_of_each_format():
     written = re.findall(
-        r"^\| ([^|]+) \| `([^`]+)` \| ([^|]+) \|$", PAGE.partition("described from")[2], re.MULTILINE
+        r"^\| ([^|]+) \| `([^`]+)` \| ([^|]+) \|$",
+        PAGE.partition("based on the following sources")[2],
+        re.MULTILINE,
     )
 
     assert written == [

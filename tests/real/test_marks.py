@@ -84,7 +84,7 @@ def test_the_length_of_an_unprofiled_step_limits_host_time():
     assert found.diagnosis.dominant_wall == "compute"
     assert found.diagnosis.confidence.level != "high"
     assert found.diagnosis.walls.host.typical_ns <= 0.075 * 42_000_000
-    assert "38.9 ms of the 42.0 ms step are compute, and at most 3.1 ms (7.5 %) is host time" in said
+    assert "38.9 ms of the 42.0 ms step is compute, and at most 3.1 ms (7.5 %) is host time" in said
 
 
 def test_a_server_without_requests_is_idle_and_loads_no_data():

@@ -65,8 +65,8 @@ def test_one_rank_that_hardly_communicates_is_not_told_so(known):
 @pytest.mark.parametrize(
     ("waits_share", "said"),
     [
-        pytest.param(0.0, "cannot be separated.", id="nothing is known to wait"),
-        pytest.param(0.5, "cannot be separated into transfer time and waiting.", id="half is"),
+        pytest.param(0.0, "time and waiting for peers cannot be separated. ", id="nothing is known to wait"),
+        pytest.param(0.5, "cannot be separated into transfer time and waiting. ", id="half is"),
         pytest.param(1.0, "", id="all is"),
     ],
 )
@@ -77,7 +77,7 @@ def test_kernels_that_only_wait_are_not_part_of_what_one_rank_leaves_open(known,
     told = replace(account, rank=replace(account.rank, causes=(entry,) if waiting_ns else ()))
     found = codes(known, account=told)
 
-    assert [one.message.endswith(said) for one in found.values()] == [True] * bool(said)
+    assert [said in one.message for one in found.values()] == [True] * bool(said)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_one_record_is_left_out_and_counted(captured, kind, fault, tmp_path):
     found = ask(damaged)
     (said,) = (one.message for one in found.capture.findings if one.code == FindingCode.UNTIMED_OPERATIONS)
 
-    assert said.startswith("1 ")
+    assert said.startswith("Excluded 1 ")
     assert found.diagnosis.dominant_wall == right.diagnosis.dominant_wall == "host"
     assert found.diagnosis.share("host") == pytest.approx(right.diagnosis.share("host"), abs=0.02)
     assert [step.end_ns for step in found.ranks[0].steps] == pytest.approx(
@@ -137,7 +137,7 @@ def test_sums_of_times_stay_within_64_bits(length_us, tmp_path):
     found = ask(path)
     (said,) = (one.message for one in found.capture.findings if one.code == FindingCode.UNTIMED_OPERATIONS)
 
-    assert said.startswith("9,000 events ")
+    assert said.startswith("Excluded 9,000 events ")
     assert all(
         0 <= found.diagnosis.share(wall) <= 1 for wall in ("compute", "communication", "memory", "host")
     )
@@ -151,5 +151,5 @@ def test_without_any_possible_call_host_causes_are_unknown(captured, fault, tmp_
     found = ask(damaged)
     (said,) = (one.message for one in found.capture.findings if one.code == FindingCode.UNTIMED_OPERATIONS)
 
-    assert said.startswith(f"{count} ")
+    assert said.startswith(f"Excluded {count} ")
     assert not [one.cause for one in found.ranks[0].causes if one.cause.startswith("host/")]

@@ -43,7 +43,7 @@ def test_host_time_is_what_the_unprofiled_step_leaves_room_for(path, unprofiled_
     assert sum(walls.parts()) == found.ranks[0].typical.step_ns
     assert found.diagnosis.dominant_wall == wall
     assert found.diagnosis.confidence.level != "high"
-    assert "Without the profiler 10.0 ms" in said
+    assert "Without the profiler, 10.0 ms" in said
 
 
 @pytest.mark.parametrize("unprofiled_ms", [None, 20.1, 40])

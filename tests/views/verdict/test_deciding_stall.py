@@ -32,7 +32,7 @@ def test_the_verdict_states_the_cost_of_slow_steps_and_the_loss_without_them(rep
     assert find_deciding_stall(rank, basis, "memory") is None
     assert f"{100 * stall.share:.1f} % of the total time of all steps" in said
     share = rank.typical.walls.memory / rank.typical.step_ns
-    assert said.endswith(f"step, the largest loss is memory: {100 * share:.1f} %.")
+    assert said.endswith(f"step, the largest loss is memory time: {100 * share:.1f} %.")
 
 
 def test_the_largest_losses_are_those_of_the_mean_step(report):

@@ -75,7 +75,7 @@ def explain_cause(cause: str) -> str:
     """Explain a cause in a few words, and what the words of its name mean that need it.
 
     >>> explain_cause("communication/pp/transfer").split(". ")[1]
-    'Time in which data moves after all ranks have arrived'
+    'Time in which data moves, after all ranks have arrived'
     """
     return ". ".join(
         [describe_cause(cause), *(WORDS[part] for part in cause.split("/")[1:] if part in WORDS)]
