@@ -433,7 +433,8 @@ def draw_rank_map(job: Job) -> Figure:
         places = next(iter(rows.values()))
         cut = [places[first : first + _RANKS_OF_ROW] for first in range(0, len(places), _RANKS_OF_ROW)]
         rows = {f"{job.members[own[0]].name} …": own for own in cut}
-    widest = max(map(len, rows.values()))
+    column_of = _find_columns(job, list(rows.values()))
+    width = max(column_of.values()) + 1
     whole_ns = {one.place: max(sum(one.walls.parts()), 1) for one in job.members}
     saved_ns = {place: one.saved_ns for one in reversed(job.stragglers) for place in one.places}
     step_ns = job.replayed_step_ns or max(whole_ns.values())
@@ -450,7 +451,8 @@ def draw_rank_map(job: Job) -> Figure:
     }
 
     def lay_out(values: Mapping[int, object]) -> list[list[object]]:
-        return [[*(values[place] for place in own), *[None] * (widest - len(own))] for own in rows.values()]
+        held = [{column_of[place]: values[place] for place in own} for own in rows.values()]
+        return [[row.get(column) for column in range(width)] for row in held]
 
     grids = {
         name: lay_out({place: None if one is None else round(100 * one, 2) for place, one in values.items()})
@@ -483,6 +485,21 @@ def draw_rank_map(job: Job) -> Figure:
     by = "node" if has_nodes else "stage" if job.pipeline else "number"
     caption = f"All ranks by {by}; a button chooses what is shown, in percent of the step"
     return Figure("rank-map", caption, (trace,), layout, _MAP_ROW_PX * len(rows) + _FRAME_PX + _BUTTONS_PX)
+
+
+def _find_columns(job: Job, rows: list[list[int]]) -> dict[int, int]:
+    """Return the column of each rank in its row, where rows are blocks of ranks that may lack some.
+
+    In rows of another kind, and without numbers of ranks, ranks follow one another.
+    """
+    numbers = {one.place: one.rank for one in job.members if one.rank is not None}
+    dense = {place: column for own in rows for column, place in enumerate(own)}
+    if len(numbers) < len(dense):
+        return dense
+    held = [[numbers[place] for place in own] for own in rows]
+    size = max(max(own) - min(own) + 1 for own in held)
+    is_block = all(min(own) // size == max(own) // size for own in held)
+    return {place: number % size for place, number in numbers.items()} if is_block else dense
 
 
 def _describe_member(member: RankWaits, whole_ns: int) -> str:

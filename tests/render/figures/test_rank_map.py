@@ -67,3 +67,12 @@ def test_ranks_of_one_host_are_laid_out_by_number(job):
 
     assert trace["y"] == ["rank 0 …"]
     assert len(trace["z"][0]) == 8
+
+
+@pytest.mark.parametrize(("lacking", "column"), [(4, 0), (6, 2)])
+def test_a_missing_rank_leaves_its_own_place_empty(job, lacking, column):
+    held = tuple(one for one in job.members if one.rank != lacking)
+    (trace,) = draw_rank_map(replace(job, members=held)).traces
+
+    assert [place for place, text in enumerate(trace["text"][1]) if text is None] == [column]
+    assert trace["text"][1][LATE - NODE].startswith("rank 5: ")
