@@ -1,8 +1,8 @@
 """Why a unit holds a job up: work that takes longer than on its peers, either more work or slower work."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, takewhile
 
 import numpy as np
 import polars as pl
@@ -24,6 +24,7 @@ from wallscope.thresholds.causes import (
 from wallscope.trace.intervals import Times
 from wallscope.units import duration, percent, signed_percent
 
+_FEWEST_OF_RANGE = 3
 _MOST_NAMED = 8
 _KEY = ("path", "category", "name")
 _COMPUTE = [str(category) for category in ComputeCategory]
@@ -293,11 +294,26 @@ def _name_unit(ranks: JobRanks, unit: JobUnit) -> str:
 
 
 def _join_ranks(named: Sequence[str]) -> str:
-    """Return "ranks 2, 3" of names, cut after some."""
-    numbers = [name.removeprefix("rank ") for name in named[:_MOST_NAMED]]
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    """Return names of ranks as a list that is cut after some; numbers in a row are a range.
+
+    >>> _join_ranks(["rank 2", "rank 3"]), _join_ranks(["rank 7"]), _join_ranks(["a:0", "a:1"])
+    ('ranks 2, 3', 'rank 7', 'a:0, a:1')
+    >>> _join_ranks([f"rank {number}" for number in (1, *range(8, 16), 20, 21)])
+    'ranks 1, 8 to 15, 20, 21'
+    """
+    numbers = [name.removeprefix("rank ") for name in named]
     is_numbered = all(number.isdigit() for number in numbers)
-    return f"{'' if not is_numbered else 'rank ' if len(named) == 1 else 'ranks '}{', '.join(numbers)}{more}"
+    parts = list(_join_runs(list(map(int, numbers)))) if is_numbered else numbers
+    more = f" and {len(parts) - _MOST_NAMED} more" if len(parts) > _MOST_NAMED else ""
+    lead = "" if not is_numbered else "rank " if len(named) == 1 else "ranks "
+    return f"{lead}{', '.join(parts[:_MOST_NAMED])}{more}"
+
+
+def _join_runs(numbers: Sequence[int]) -> Iterator[str]:
+    """Yield numbers in order, and three or more that follow one another as a range."""
+    for _, run in groupby(enumerate(numbers), lambda entry: entry[1] - entry[0]):
+        own = [number for _, number in run]
+        yield from [f"{own[0]} to {own[-1]}"] if len(own) >= _FEWEST_OF_RANGE else map(str, own)
 
 
 def _reason(ranks: JobRanks, culprit: Culprit, stage_of: Mapping[int, int]) -> LateReason:
