@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from wallscope.model.analysis import Analysis, Anchor, Rank, Step
+from wallscope.model.analysis import Analysis, Anchor, CauseTime, Rank, Step
 from wallscope.model.cause_catalogue import (
     MEMORY_ALLOCATOR,
     MEMORY_DRIVER_LOCK,
@@ -629,7 +629,7 @@ def explain_no_verdict(analysis: Analysis, rank: Rank) -> tuple[str, tuple[str, 
     reason = explain_unknown(rank, unknown, analysis.anchor.window)
     is_of_steps = unknown.kind == "open-causes"
     basis = name_steps(analysis.diagnosis, analysis.anchor) if is_of_steps else ""
-    lines = filter(None, (reason.kernels, reason.parts, capitalize(basis)))
+    lines = filter(None, (reason.kernels, capitalize(reason.parts), capitalize(basis)))
     return capitalize(reason.text), tuple(f"{line}." for line in lines)
 
 
@@ -655,12 +655,16 @@ def explain_unknown(rank: Rank, unknown: UnknownWall, unit: str) -> UnknownReaso
             _list_unrecognized(rank),
             then=f"If they communicate, {communicating}; if they compute, {computing}",
         )
-    open_shares = (
-        f"{percent(entry.share)} is {describe_cause(entry.cause)}"
-        for entry in rank.causes
-        if entry.unresolved_ns
-    )
-    return UnknownReason(f"too much of the {unit} has no known cause", parts=", ".join(open_shares))
+    open_shares = (_state_open_share(entry, unit) for entry in rank.causes if entry.unresolved_ns)
+    return UnknownReason(f"too much of the {unit} has no known cause", parts="; ".join(open_shares))
+
+
+def _state_open_share(entry: CauseTime, unit: str) -> str:
+    """Say for which share of the step a cause leaves open what the GPU waited for."""
+    share = f"{percent(entry.share)} of the {unit}"
+    if entry.cause == UNATTRIBUTED_HELD_WHILE_IDLE:
+        return f"for {share}, the GPU was idle although work had been launched"
+    return f"{share} is {describe_cause(entry.cause)}"
 
 
 def _name_hinge(wall: str | None) -> str:
