@@ -97,14 +97,12 @@ def table(runs: dict[str, list[Spent]], count: int) -> str:
     walls = [both.wall_s / own.wall_s for own, both in zip(jobs, two, strict=True)]
     cpus = [both.cpu_s / own.cpu_s for own, both in zip(jobs, two, strict=True)]
     memory = max(run.largest_mib for run in jobs) / max(run.largest_mib for run in alone)
-    by_clock = (
-        f"{statistics.median(walls):.2f} (median; {min(walls):.2f} to {max(walls):.2f} over the rounds)"
-    )
+    by_clock = f"{statistics.median(walls):.2f} ({min(walls):.2f} to {max(walls):.2f} over the rounds)"
     by_cpu = f"{statistics.median(cpus):.2f} ({min(cpus):.2f} to {max(cpus):.2f})"
     told = (
-        f"With {count} exports, the time of two separate commands divided by the time of `--jobs 2` is"
-        f" {by_clock}. The ratio of CPU times is {by_cpu}. The largest process of `--jobs 2` takes"
-        f" {memory:.2f} times the memory of one export alone."
+        f"With {count} exports, the median ratio of two separate commands to `--jobs 2` is {by_clock} for"
+        f" elapsed time, and {by_cpu} for CPU time. With `--jobs 2`, the largest process uses {memory:.2f}"
+        " times as much memory as analyzing a single export."
     )
     return "\n".join((*lines, "", told)) + "\n"
 

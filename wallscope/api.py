@@ -53,9 +53,9 @@ AnyPath = str | PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One analyzed export, or a job of several; `analysis` has the same content as the JSON.
+    """The analysis of one export, or of a job. `analysis` has the same content as the JSON.
 
-    Everything else is made on request. For a job, there are only the tables of the answer, and a report
+    Everything else is made on request. For a job, you only get the tables of the answer, and a report
     without timelines and gaps.
     """
 
@@ -69,11 +69,11 @@ class Result:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables; docs/tables.md lists their columns."""
+        """The names of the tables. docs/tables.md lists their columns."""
         return ANSWER_TABLES if self._found is None else tuple(table.name for table in TABLES)
 
     def frame(self, name: str) -> pl.DataFrame:
-        """A table, with the same rows and columns that `--csv` and `--parquet` write.
+        """Return a table with the same rows and columns that `--csv` and `--parquet` write.
 
         Raises:
             UnknownWordError: there is no such table; the message lists those that exist.
@@ -81,7 +81,7 @@ class Result:
         return build_answer_table(self.analysis, name) if self._tables is None else self._tables.frame(name)
 
     def to_pandas(self, name: str) -> "pd.DataFrame":
-        """The same table for pandas; integers stay integers even if values are missing.
+        """Return the same table for pandas. Integers stay integers even if values are missing.
 
         Raises:
             UnknownWordError: there is no such table; the message lists those that exist.
@@ -97,7 +97,7 @@ class Result:
         return tuple(FIGURES)
 
     def figure(self, name: str) -> "go.Figure":
-        """A plotly figure of the representative rank.
+        """Return a plotly figure of the representative rank.
 
         Raises:
             UnknownWordError: there is no such figure; the message lists those that exist.
@@ -112,7 +112,7 @@ class Result:
 
     @cached_property
     def report(self) -> str:
-        """The whole report as one HTML page that works offline; for a job, without timelines and gaps."""
+        """The report as a single HTML page that works offline. For a job, it has no timelines and gaps."""
         from wallscope.views.page_analysis import write_analysis_page  # noqa: PLC0415  # jinja2 is for this alone
 
         if self._found is None:
@@ -128,11 +128,11 @@ class Result:
         write_chunks(Path(path), (self.report.encode(),))
 
     def to_json(self) -> str:
-        """The answer as JSON text that follows the published schema."""
+        """Return the answer as JSON text that follows the published schema."""
         return write_json(self.analysis)
 
     def to_markdown(self) -> str:
-        """The answer as Markdown for a pull request."""
+        """Return the answer as Markdown for a pull request."""
         from wallscope.views.analysis import write_analysis_markdown  # noqa: PLC0415  # only when asked for
 
         return write_analysis_markdown(self.analysis)
@@ -154,7 +154,7 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class ComparisonResult:
-    """Two compared sides; `comparison` has the same content as the JSON."""
+    """A comparison of two sides. `comparison` has the same content as the JSON."""
 
     comparison: Comparison
     _sides: tuple[Side, Side] = field(repr=False)
@@ -167,7 +167,7 @@ class ComparisonResult:
 
     @cached_property
     def report(self) -> str:
-        """The comparison as one HTML page that works offline."""
+        """The comparison as a single HTML page that works offline."""
         from wallscope.views.comparison import write_comparison_page  # noqa: PLC0415  # as above
 
         return write_comparison_page(comparison_report(self.comparison, *self._sides, self._rank))
@@ -181,11 +181,11 @@ class ComparisonResult:
         write_chunks(Path(path), (self.report.encode(),))
 
     def to_json(self) -> str:
-        """The comparison as JSON text that follows the published schema."""
+        """Return the comparison as JSON text that follows the published schema."""
         return write_json(self.comparison)
 
     def to_markdown(self) -> str:
-        """The comparison as Markdown for a pull request."""
+        """Return the comparison as Markdown for a pull request."""
         from wallscope.views.comparison import write_comparison_markdown  # noqa: PLC0415  # same
 
         return write_comparison_markdown(self.comparison)
@@ -216,7 +216,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
     jobs: int = 1,
     dask: str | None = None,
 ) -> Result:
-    """Analyze an export, or several as one job, as `wallscope analyze` does.
+    """Analyze one export, or several as one job, like `wallscope analyze`.
 
     Args:
         path: a .sqlite export, a parquetdir or arrowdir folder, a report if nsys is installed, or a trace of
@@ -263,7 +263,7 @@ def analyze(  # noqa: PLR0913  # options are parameters
 def diff(
     base: AnyPath, head: AnyPath, *, rank: int | None = None, margin_ratio: float = MARGIN_SHARE
 ) -> ComparisonResult:
-    """Compare two sides, as `wallscope diff` does: exports, JSON results, folders or patterns of runs.
+    """Compare two sides (exports, JSON results, or folders or patterns of runs) like `wallscope diff`.
 
     Args:
         base: the side before the change.

@@ -22,7 +22,7 @@ The text of each states which file, what is wrong, and what to do.
 
 
 class WallscopeError(Exception):
-    """Base of every error that the user can fix."""
+    """The base class of all errors that the user can fix."""
 
 
 class InputError(WallscopeError):

@@ -20,14 +20,14 @@ HEAD = """# Published layouts among those that fit
 A layout says how many GPUs each kind of parallelism uses: tensor (TP), pipeline (PP), context (CP) and
 expert (EP). `wallscope advise` lists the layouts whose sizes evenly divide a model's attention heads,
 experts and sequence length, and whose weights, gradients and optimizer states fit into GPU memory.
-Activations are not counted. The list is sorted by TP x CP x PP, smallest first; layouts with equal
-products are sorted by TP, then CP, then EP. This is not an order by speed, which also depends on
+Activations are not counted. The list is sorted by TP x CP x PP, smallest first. Layouts with equal
+products are sorted by TP, then CP, then EP. This order doesn't predict speed, which also depends on
 activations, overlap and batch size.
 
-The table shows the position of published layouts in this list: presets of Megatron Bridge, and
+The table shows where published layouts rank in this list. They are presets of Megatron Bridge, and
 configurations published for long sequences. *layouts* is the number of layouts in the list, and
-*sequence* is in tokens. A preset's name begins with its precision: `fp8cs` is FP8 with current scaling,
-`fp8sc` with subchannel scaling, `fp8ds` with delayed scaling, and `fp8mx` is MXFP8.
+*sequence* is in tokens. A preset's name begins with its precision: FP8 with current (`fp8cs`),
+subchannel (`fp8sc`) or delayed scaling (`fp8ds`), or MXFP8 (`fp8mx`).
 
 | model | GPUs | sequence | TP | PP | CP | EP | position | layouts | presets |
 |---|---|---|---|---|---|---|---|---|---|
@@ -39,9 +39,8 @@ The Megatron Bridge presets in the next table use Megatron FSDP (fully sharded d
 pipeline and context parallelism. Weights, gradients and optimizer states are divided into *shards*, and
 those of the experts into *expert shards*. *GiB* and *GiB, recomputed* are the estimated memory per GPU,
 without recomputation and with full recomputation of activations, in BF16 and for a micro-batch of one
-sequence. `advise` lists layouts that fit with full recomputation. The list is sorted by TP x CP; layouts
-with equal products are sorted by CP, then by memory without recomputation. For models without experts,
-`advise` also lists PyTorch FSDP2.
+sequence. `advise` lists layouts that fit with full recomputation. They are sorted by TP x CP, then by
+CP, then by memory without recomputation. For models without experts, PyTorch FSDP2 is listed too.
 
 | model | GPUs | sequence | TP | EP | shards | expert shards | GiB | GiB, recomputed | position | layouts |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -50,13 +49,13 @@ MEMORY = """
 ## Memory of published runs
 
 Here the published peak memory per GPU is compared with the estimate of `wallscope advise` for the same
-layout, at 4,096 tokens. 1 GB is 10^9 bytes. *source* identifies the published measurement, for example
-for `wallscope explain WF-60`. Words after a comma say what was special about a run: the recomputed
-modules (`full` means all), optimizer states in host memory (`offloaded`), or the TP size.
+layout, at 4,096 tokens. 1 GB is 10^9 bytes. *source* identifies the published measurement. You can look
+it up by this id, as in `wallscope explain WF-60`. After a comma, you see what was special about a run:
+the recomputed modules (`full` means all), optimizer states in host memory (`offloaded`), or the TP size.
 
-The estimate leaves out temporary buffers, fragmentation, the CUDA context and NCCL buffers. The table has
-no runs with LoRA, no runs that ran out of memory, and no models with Mamba, linear or sparse attention
-(Nemotron, Qwen3-Next, GLM-5).
+The estimate leaves out temporary buffers, fragmentation, the CUDA context and NCCL buffers. Runs with
+LoRA, runs that ran out of memory, and models with Mamba, linear or sparse attention (Nemotron,
+Qwen3-Next, GLM-5) are not in the table.
 
 | source | model | GPUs | TP | PP | CP | EP | published (GB) | estimated (GB) | difference |
 |---|---|---|---|---|---|---|---|---|---|

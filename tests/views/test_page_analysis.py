@@ -438,7 +438,7 @@ def test_reasons_of_an_unknown_wall_stand_below_the_answer(report):
 
     lead = re.search(r'<p class="lead">(.*?)</p>', text)[1].replace("\N{NO-BREAK SPACE}", " ")
     assert "Wall unknown: too much of the step has no known cause." in read_heading(text)
-    assert unescape(lead).startswith(f"20.0 % is {describe_cause(cause.cause)}. ")
+    assert unescape(lead).startswith(f"20.0 % of the step is {describe_cause(cause.cause)}. ")
 
 
 def read_heading(text):

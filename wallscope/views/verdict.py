@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from wallscope.model.analysis import Analysis, Anchor, Rank, Step
+from wallscope.model.analysis import Analysis, Anchor, CauseTime, Rank, Step
 from wallscope.model.cause_catalogue import (
     MEMORY_ALLOCATOR,
     MEMORY_DRIVER_LOCK,
@@ -631,7 +631,7 @@ def explain_no_verdict(analysis: Analysis, rank: Rank) -> tuple[str, tuple[str, 
     reason = explain_unknown(rank, unknown, analysis.anchor.window)
     is_of_steps = unknown.kind == "open-causes"
     basis = name_steps(analysis.diagnosis, analysis.anchor) if is_of_steps else ""
-    lines = filter(None, (reason.kernels, reason.parts, capitalize(basis)))
+    lines = filter(None, (reason.kernels, capitalize(reason.parts), capitalize(basis)))
     return capitalize(reason.text), tuple(f"{line}." for line in lines)
 
 

@@ -71,7 +71,7 @@ def test_what_the_file_sets_is_not_recommended_and_what_does_not_work_is_said(wa
 
     assert [each["message"] for each in odd] == [
         "run.toml has TP x PP x CP = 3, which does not divide the 16 ranks of the trace",
-        f"run.toml: {OVERLAP} is on, and 100.0 % of the ep communication is still exposed",
+        f"run.toml: {OVERLAP} is on, but 100.0 % of the ep communication is still exposed",
     ]
     assert odd[1]["cure"].startswith(
         "set mtp_num_layers=1, or unset it; export CUDA_DEVICE_MAX_CONNECTIONS=32"
@@ -80,7 +80,7 @@ def test_what_the_file_sets_is_not_recommended_and_what_does_not_work_is_said(wa
     assert "mixed_precision" in fixes["fp8-blockwise"]
     assert "model.moe_router_dtype" not in fixes["fp8-blockwise"]
     assert why["ep-overlap"].startswith(
-        f"run.toml: {OVERLAP} is on, and 100.0 % of the ep communication is still exposed: set mtp_num"
+        f"run.toml: {OVERLAP} is on, but 100.0 % of the ep communication is still exposed: set mtp_num"
     )
     assert f"comm_overlap.{OVERLAP}" not in fixes["ep-overlap"]
     assert not why["ep-overlap-delayed-wgrad"].startswith("run.toml")

@@ -24,16 +24,17 @@ WALL_WORDS: Final = {
     " Forward work that the backward pass recomputes counts as memory too.",
     Wall.HOST: "No compute kernel runs, and the step waits for the host: launches, blocking calls, Python and"
     " framework, data loading, small copies.",
-    Wall.UNATTRIBUTED: "The time cannot be assigned to another wall, because its cause is unknown, the"
-    " profiler blocked the program, or only a CUDA graph or kernel of unknown content ran.",
+    Wall.UNATTRIBUTED: "The time cannot be assigned to another wall: its cause is unknown, the profiler"
+    " blocked the program, or only a CUDA graph traced as a whole or unrecognized kernels ran.",
 }
 """What time of a step is attributed to each wall."""
 STATE_WORDS: Final = {
     DeviceState.COMPUTE: "At least one compute kernel ran.",
-    DeviceState.OPAQUE_GRAPH: "No compute kernel ran, but a CUDA graph whose kernels are not in the capture.",
-    DeviceState.EXPOSED_COMMUNICATION: "Communication ran, but no compute kernel and no opaque CUDA graph.",
+    DeviceState.OPAQUE_GRAPH: "A CUDA graph whose kernels are not in the capture ran, but no compute kernel"
+    " did.",
+    DeviceState.EXPOSED_COMMUNICATION: "Communication ran, but no compute kernel or opaque CUDA graph did.",
     DeviceState.EXPOSED_COPY: "A copy or memset ran, but no compute kernel, opaque CUDA graph or"
-    " communication.",
+    " communication did.",
     DeviceState.IDLE: "No operation ran on the GPU.",
 }
 """What the device did, in order of precedence."""
