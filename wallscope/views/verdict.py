@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from wallscope.model.analysis import Analysis, Anchor, CauseTime, Rank, Step
+from wallscope.model.analysis import Analysis, Anchor, Rank, Step
 from wallscope.model.cause_catalogue import (
     MEMORY_ALLOCATOR,
     MEMORY_DRIVER_LOCK,
