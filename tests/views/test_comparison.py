@@ -118,7 +118,7 @@ def test_what_is_named_first_has_its_own_size_on_every_screen(slower, part, expe
 
     def write(part_ns):
         if part_ns >= change_ns:
-            return f"{signed_duration(part_ns)}."
+            return f"{signed_duration(part_ns)} (everything else: {signed_duration(change_ns - part_ns)})."
         return join_ends(signed_duration(part_ns), signed_duration(change_ns), " of ")
 
     named = name_leading_change(explained)
