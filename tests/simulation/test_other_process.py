@@ -17,4 +17,7 @@ def test_the_other_process_is_named_where_it_delays_work(tmp_path, is_near):
     told = [one for one in found.capture.findings if one.code == FindingCode.OTHER_PROCESS]
 
     assert len(told) == (0 if is_near else 1)
-    assert all("on its GPU while process 9" in one.lead and "operations of that process ran" in one.message for one in told)
+    assert all(
+        "on its GPU while process 9" in one.lead and "operations of that process ran" in one.message
+        for one in told
+    )
