@@ -462,7 +462,9 @@ def test_without_a_verdict_the_page_begins_with_why_and_what_to_capture(report):
 
     assert answers["Wall"].startswith("Unknown ")
     assert answers["Why unknown"] == "This export has no kernel: there is no verdict"
-    assert answers["Do first"].startswith("Capture again, with --trace=cuda,nvtx, while the GPU trains.")
+    assert answers["Do first"].startswith(
+        "Capture again with --trace=cuda,nvtx while training runs on the GPU."
+    )
     assert answers["Upper bound"].startswith("Not known")
     assert answers["How sure"].startswith("No verdict")
 

@@ -57,7 +57,7 @@ COMPUTE_UNRECOGNIZED = _declare("compute/unrecognized", "kernels with unrecogniz
 COMPUTE_HAND_OVER = _declare("compute/hand-over", "latency from a kernel to dependent work on another stream")
 UNATTRIBUTED_UNRESOLVED = _declare("unattributed/unresolved", "idle GPU time for an unknown reason")
 UNATTRIBUTED_HELD_WHILE_IDLE = _declare(
-    "unattributed/held-while-idle", "idle GPU time in which launched work did not start"
+    "unattributed/held-while-idle", "idle GPU time with work already launched"
 )
 UNATTRIBUTED_OPAQUE_GRAPH = _declare("unattributed/opaque-graph", "CUDA graphs traced as a whole")
 UNRECOGNIZED = _declare(

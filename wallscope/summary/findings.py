@@ -265,8 +265,8 @@ def _list_extremes(lengths_ns: list[int]) -> str:
 
 def _name_marker(anchor: Anchor) -> str:
     if anchor.inner is None:
-        return f"it is uncertain how much {anchor.window}s vary"
-    return f"variation is estimated from the {plural(anchor.inner.count, anchor.inner.unit)} inside"
+        return f"too few to show how much {anchor.window}s vary"
+    return f"so variation is estimated from the {plural(anchor.inner.count, anchor.inner.unit)} inside"
 
 
 def _find_time_outside(ranks: tuple[Rank, ...]) -> Iterator[Finding]:
@@ -434,7 +434,7 @@ def find_missing_kernels(account: RankSummary) -> Iterator[Finding]:
         FindingCode.NO_KERNELS,
         cure="Analyze a time with kernels."
         if account.has_kernels_elsewhere
-        else "Capture with --trace=cuda,nvtx while the GPU trains.",
+        else "Capture with --trace=cuda,nvtx while training runs on the GPU.",
     )
 
 

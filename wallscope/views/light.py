@@ -245,12 +245,12 @@ def _name_products(precision: Precision, products: int) -> str:
     """Name the products of kernels as data sheets do.
 
     >>> _name_products(Precision.TF32, 3), _name_products(Precision.BF16, 1)
-    ('FP32 (computed as 3 TF32 products)', 'BF16')
+    ('FP32 as 3 TF32 products', 'BF16')
     """
     if precision is Precision.UNKNOWN:
         return "an unknown precision"
     named = name_precision(precision)
-    return named if products == 1 else f"FP32 (computed as {products} {named} products)"
+    return named if products == 1 else f"FP32 as {products} {named} products"
 
 
 def find_largest_loss(found: SpeedOfLight) -> LightRow | None:

@@ -684,7 +684,7 @@ def explain_cure(unknown: UnknownWall) -> str:
         return (
             "Analyze a time with kernels."
             if unknown.has_kernels_elsewhere
-            else "Capture again, with --trace=cuda,nvtx, while the GPU trains."
+            else "Capture again with --trace=cuda,nvtx while training runs on the GPU."
         )
     return "Classify the kernels with --kernels FILE." if unknown.asks_for_names else ""
 
@@ -713,7 +713,7 @@ def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> Iterator[str]:
     """Say what few steps cost in all, and which loss is the largest of the typical step, without them."""
     count = len(stall.steps)
     slow = f"the slow {unit}" if count == 1 else f"the {count} slow {unit}s"
-    yield f"In {slow}, this cause takes {percent(stall.share)} of the total time of all {unit}s."
+    yield f"In {slow}, this cause takes time equal to {percent(stall.share)} of all {unit}s together."
     parts = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES}
     largest = max(LOSSES, key=lambda wall: parts[wall])
     if largest == stall.wall or not parts[largest]:

@@ -189,7 +189,7 @@ def test_what_the_user_left_out_is_no_fault_of_the_capture(wallscope, export):
     )
 
     assert "few-steps" not in whole
-    said = "so it is uncertain how much steps vary."
+    said = "too few to show how much steps vary."
     assert few["few-steps"] == (f"Only 1 step of --steps 3 is steady, {said}", "")
     spelled = "--time 0.001310000-0.001320000"
     assert none["few-steps"] == (
