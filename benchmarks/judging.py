@@ -149,7 +149,7 @@ def analyze_once(good: Sequence[Path]) -> None:
 
 def _name_and_content(path: Path) -> tuple[object, ...]:
     """Return the name of an input and the content of all files of it, one or those of a folder."""
-    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
     held = [(one.name, one.read_bytes()) for one in files if one.is_file()]
     return path.name, *((name, hashlib.blake2b(content).digest()) for name, content in held)
 

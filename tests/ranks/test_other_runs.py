@@ -1,4 +1,4 @@
-"""Captures of another run are told by communicators, if no missing ranks can be their members."""
+"""Captures of another run show by their communicators, unless missing ranks may be members of these."""
 
 from dataclasses import replace
 
