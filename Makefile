@@ -93,6 +93,8 @@ bench: $(BULK) $(BULK_ONE) $(BULK_STEP)  ## measure reading, whole commands and 
 	$(BIN)/python -m benchmarks.read $(BULK) --rounds $(ROUNDS) --into docs/performance.md
 	$(BIN)/python -m benchmarks.commands $(BULK) --rounds $(ROUNDS) --into docs/performance.md
 	$(BIN)/python -m benchmarks.commands $(BULK_ONE) --rounds $(ROUNDS) --name one-rank --into docs/performance.md
+	$(BIN)/python -m benchmarks.sizes build/sizes --into docs/performance.md
+	$(BIN)/python -m benchmarks.stages $(BULK) --rounds $(ROUNDS) --into docs/performance.md
 	$(BIN)/python -m benchmarks.replay $(BULK_STEP) --rounds $(ROUNDS) --into docs/performance.md
 
 bench-traces: .venv/stamp  ## measure reading a PyTorch trace of a gigabyte (TRACE=FILE has whole microseconds), and write docs/performance.md
