@@ -1,12 +1,13 @@
 """Steps with more operations than the page has room for: what is merged, and what stays exact."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import polars as pl
 import pytest
 
-from tests.views.test_page_analysis import unpacked
+from tests.views.test_page_analysis import find_starts, unpacked
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
 from wallscope.render import timeline_pack
@@ -67,8 +68,8 @@ def read_step(pack):
     streams = sum(lane["kind"] == "stream" for lane in head["steps"][0]["lanes"])
     others = len(head["steps"][0]["lanes"]) - streams
     before = 9 * streams + 5 * others
-    start, length, wall = columns[before : before + 3]
-    return np.cumsum(start), length, wall, sum(len(columns[9 * lane]) for lane in range(streams))
+    gap, length, wall = columns[before : before + 3]
+    return find_starts(gap, length), length, wall, sum(len(columns[9 * lane]) for lane in range(streams))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -129,3 +130,28 @@ def test_a_step_that_fits_is_kept_whole():
     _, length, _, operations = read_step(pack_timelines([make_timeline(0, 0)]))
 
     assert (len(length), operations) == (600, 600)
+
+
+@pytest.mark.parametrize("tick_ns", [1, 7])
+def test_starts_and_ends_are_found_again_where_rows_tile_overlap_or_leave_gaps(tick_ns):
+    edges_ns = [(100, 250), (250, 250), (240, 300), (900, 5_000), (4_000, 4_100)]
+    rows = pl.DataFrame(edges_ns, ["start_ns", "end_ns"], orient="row")
+    gap, length = (
+        column.astype(np.uint32).astype(np.int64) for column in timeline_pack._list_ticks(rows, 30, tick_ns)
+    )
+    start = find_starts(gap, length)
+
+    assert start.tolist() == [(begin - 30) // tick_ns for begin, _ in edges_ns]
+    assert (start + length).tolist() == [(end - 30) // tick_ns for _, end in edges_ns]
+
+
+def test_correlation_ids_are_found_again_from_their_differences():
+    timeline = make_timeline(0, 0)
+    random = np.random.default_rng(0)
+    numbered = timeline.operations.with_columns(
+        correlation=pl.Series(random.integers(0, 2**32, 600), dtype=timeline.operations["correlation"].dtype)
+    )
+    _, columns = unpacked(pack_timelines([replace(timeline, operations=numbered)]).base64)
+    found = [one for lane in range(3) for one in (np.cumsum(columns[9 * lane + 7]) % 2**32).tolist()]
+
+    assert found == numbered.sort("lane", "start_ns", "end_ns", "name")["correlation"].to_list()
