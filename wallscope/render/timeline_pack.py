@@ -1,8 +1,8 @@
 """Step timelines packed small for the page: columns of integers, deflated, in base64.
 
-The pack is a length (4 bytes, little-endian), that many bytes of JSON, and the columns one behind the other:
-the lowest bytes of all numbers first, then the next higher ones, because bytes of one rank resemble each
-other. The JSON has the lanes, the texts, and the length of each column. A start is kept as the gap to the end
+The pack is a length (4 bytes, little-endian), that many bytes of JSON, and the columns one behind the other.
+Of these, the lowest bytes of all numbers come first, then the next higher ones, because bytes of the same
+rank resemble each other. The JSON has the lanes, the texts, and the length of each column. A start is kept as the gap to the end
 of the row before, and a correlation id as the difference from the one before, both modulo 2**32. The columns
 of the steps in detail come first, then those of all steps at low detail.
 """

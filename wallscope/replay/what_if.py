@@ -30,9 +30,9 @@ from wallscope.replay.engine import (
     Engine,
     SingleStep,
     WindowReplay,
+    explain_error,
     has_operations,
     is_too_far_off,
-    state_error,
 )
 from wallscope.replay.windows import (
     NO_ISSUER,
@@ -125,7 +125,7 @@ def explain_refusal(check: SelfCheck) -> tuple[str | None, str | None]:
     most = FIX_REPLAY_ERROR_SHARE
     if check.error_median <= most:
         return None, None
-    return is_too_far_off(check.error_median, most), state_error(check.error_median, most)
+    return is_too_far_off(check.error_median, most), explain_error(check.error_median, most)
 
 
 def answer_fixes(player: WindowReplay, asked: Mapping[str, tuple[Question, ...]]) -> dict[str, Answer]:

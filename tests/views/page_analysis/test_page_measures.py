@@ -2,16 +2,19 @@
 
 import re
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from benchmarks.pages import measure_visit
+from fixtures.export import ExportWriter
 from tests.answered_once import analyze_once
 from tests.jobs.simulated import write_job
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import TRACES
 from tests.views.browsing import Opened, needs_axe, needs_chromium
+from wallscope.demo.machine import SimulatedMachine
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import job_report, run_job
 from wallscope.model.capture import Options
@@ -32,7 +35,7 @@ WORDS = """() => {
   let count = 0;
   while (walker.nextNode()) {
     const text = walker.currentNode, range = document.createRange(), parent = text.parentElement;
-    if (["SCRIPT", "STYLE", "NOSCRIPT", "OPTION"].includes(parent.tagName)) continue;
+    if (["SCRIPT", "STYLE", "NOSCRIPT", "OPTION", "CODE"].includes(parent.tagName)) continue;
     const folded = parent.closest("details:not([open])");
     if (folded && !parent.closest("summary")) continue;
     range.selectNodeContents(text);
@@ -42,6 +45,7 @@ WORDS = """() => {
   }
   return count;
 }"""
+"""Words of the first view; what stands there as code, to be copied, is none."""
 
 
 def ignore(_):
@@ -276,3 +280,48 @@ def test_the_example_has_nothing_that_hinders_a_reader(show, width, scheme):
     opened = show(EXAMPLE, width, scheme, is_open_to_scripts=True)
 
     assert opened.violations() == []
+
+
+LABELS = """() => {
+  const named = [...document.querySelectorAll(".bars small, .scale small")].filter((one) => one.textContent);
+  return named.map((one) => {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    const { left, right } = range.getBoundingClientRect();
+    return { text: one.textContent, left, right };
+  });
+}"""
+"""The texts at both axes of the strip, with where they stand."""
+
+
+def write_steps(path, count):
+    """A capture of many short steps, of which the last one is not steady."""
+    with ExportWriter(path) as writer:
+        writer.gpu()
+        main = SimulatedMachine(writer, pid=1000, device=0).thread("python", start_ns=1_000_000)
+        for _ in range(count):
+            with main.range("train_step"):
+                main.launch("gemm_kernel", 300_000, stream=7, call="cudaLaunchKernel", call_ns=5_000)
+                main.synchronize()
+                main.work(50_000)
+
+
+@pytest.mark.parametrize("width", [1400, 1024, 390])
+@pytest.mark.parametrize("count", [2, 13, 31, 130])
+def test_labels_below_the_steps_do_not_touch_at_any_number_of_steps(browser, tmp_path, count, width):
+    path, page = tmp_path / "run.sqlite", tmp_path / "run.html"
+    write_steps(path, count)
+    report = build_report(analyze_capture(path, Options(step_range="train_step"), ignore), ignore)
+    page.write_text(write_analysis_page(report), encoding="utf-8")
+    found = Opened(browser, page, width, "light")
+    top, zero, *labels = found.tab.evaluate(LABELS)
+    bars = found.tab.locator(".bars button").count()
+    title = found.tab.locator(".strip figcaption").inner_text()
+    found.close()
+
+    assert (zero["text"], float(top["text"].split()[0]) > 0) == ("0", True)
+    assert labels[0]["text"] == "0"
+    assert min(count, 3) <= len(labels) <= bars
+    assert all(one["right"] + 2 <= other["left"] for one, other in pairwise(labels))
+    assert all(one["left"] >= 0 and one["right"] <= width for one in labels)
+    assert title.startswith(f"All {count} steps" if bars == count else f"First {bars} of {count} steps")
