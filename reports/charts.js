@@ -186,8 +186,8 @@ window.wallscopeChart = ({ place, traces, layout }) => {
       pen.fillText(text, gutter + (i + 0.5) * cell - width(text) / 2, rows * rowPx + 10);
     }
     const title = (layout.xaxis ?? {}).title, unit = typeof trace.colorbar.title === "string" ? trace.colorbar.title : trace.colorbar.title.text;
-    const scale = `${number(least)} to ${number(most)} ${unit}, the darkest most`;
-    pen.fillText(cut(`${title ? `${title.text}; ` : ""}${scale}`, wide - gutter), gutter, rows * rowPx + 28);
+    const scale = `${number(least)} to ${number(most)} ${unit}, darker is more`;
+    pen.fillText(cut(`${scale}${title ? `; ${title.text}` : ""}`, wide - gutter), gutter, rows * rowPx + 28);
   };
 
   const drawNested = () => {

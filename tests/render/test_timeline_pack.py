@@ -90,7 +90,7 @@ def test_what_is_kept_fits_and_the_time_of_each_wall_stays_exact(monkeypatch, se
     assert most // 8 < operations <= most // 2
     assert (start[1:] == start[:-1] + length[:-1]).all()
     assert {place: int(length[wall == place].sum()) for place in exact} == exact
-    assert any("merged" in note for note in pack.notes)
+    assert [note.partition(" than")[0] for note in pack.notes] == ["Neighbors shorter"]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -155,3 +155,14 @@ def test_correlation_ids_are_found_again_from_their_differences():
     found = [one for lane in range(3) for one in (np.cumsum(columns[9 * lane + 7]) % 2**32).tolist()]
 
     assert found == numbered.sort("lane", "start_ns", "end_ns", "name")["correlation"].to_list()
+
+
+def test_notes_name_the_step_where_several_are_shown(monkeypatch):
+    monkeypatch.setattr("wallscope.render.timeline_pack._MOST_ROWS", 200)
+    timeline = make_timeline(0, 0)
+    pack = pack_timelines([timeline, replace(timeline, step=8)])
+
+    assert [note.partition(" shorter")[0] for note in pack.notes] == [
+        "Step 3: neighbors",
+        "Step 8: neighbors",
+    ]

@@ -2,15 +2,15 @@
 
 The pack is a length (4 bytes, little-endian), that many bytes of JSON, and the columns one behind the other.
 Of these, the lowest bytes of all numbers come first, then the next higher ones, because bytes of the same
-rank resemble each other. The JSON has the lanes, the texts, and the length of each column. A start is kept as the gap to the end
-of the row before, and a correlation id as the difference from the one before, both modulo 2**32. The columns
-of the steps in detail come first, then those of all steps at low detail.
+rank resemble each other. The JSON has the lanes, the texts, and the length of each column. A start is kept as
+the gap to the end of the row before, and a correlation id as the difference from the one before, both modulo
+2**32. The columns of the steps in detail come first, then those of all steps at low detail.
 """
 
 import json
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,8 @@ def _pack_columns(
     most_rows: int,
 ) -> tuple[bytes, "_Packer"]:
     packer = _Packer()
-    steps = [packer.add_step(timeline, most_rows // max(len(timelines), 1)) for timeline in timelines]
+    room, is_alone = most_rows // max(len(timelines), 1), len(timelines) == 1
+    steps = [packer.add_step(timeline, room, is_alone=is_alone) for timeline in timelines]
     others = [] if overviews is None else packer.add_overviews(overviews)
     columns = [np.asarray(column).astype(np.uint32) for column in packer.columns]
     texts, lengths = list(packer.texts), [len(column) for column in columns]
@@ -137,8 +138,14 @@ class _Packer:
         self.notes: list[str] = []
         self.rows = 0
 
-    def add_step(self, timeline: StepTimeline, room: int) -> dict[str, Any]:
-        """Add the columns of one step, of each row of the timeline, then of the slices; return its head."""
+    def add_step(self, timeline: StepTimeline, room: int, *, is_alone: bool) -> dict[str, Any]:
+        """Add the columns of one step, of each row of the timeline, then of the slices; return its head.
+
+        Args:
+            timeline: the step.
+            room: rows that it may have.
+            is_alone: whether no other step is shown in detail, so that notes need no number.
+        """
         length_ns = timeline.end_ns - timeline.start_ns
         tick_ns = max(1, -(-length_ns // (2**32 - 1)))
         lanes: list[dict[str, Any]] = []
@@ -167,7 +174,10 @@ class _Packer:
         ]
         slack_ns = slices["slack_ns"].fill_null(-1).to_numpy()
         self.columns.append(np.clip(slack_ns // tick_ns, -1, 2**32 - 2) + 1)
-        self.notes += _note_losses(timeline, max(merged_below_ns, grain_ns), hidden)
+        merged_below_ns = max(merged_below_ns, grain_ns)
+        of_step = "" if is_alone else f"Step {timeline.step}: "
+        notes = _note_losses(merged_below_ns, timeline.threads_left_out, hidden)
+        self.notes += [f"{units.capitalize(f'{of_step}{note}')}." for note in notes]
         return {
             "step": timeline.step,
             "start": str(timeline.start_ns),
@@ -352,15 +362,12 @@ def _list_ticks(rows: pl.DataFrame, from_ns: int, tick_ns: int) -> list[Numbers]
     return [np.diff(start, prepend=0) - np.concatenate(([0], (end - start)[:-1])), end - start]
 
 
-def _note_losses(timeline: StepTimeline, merged_below_ns: int, hidden_lanes: int) -> list[str]:
-    notes = []
+def _note_losses(merged_below_ns: int, threads_left_out: int, hidden_lanes: int) -> Iterator[str]:
+    """Say in clauses what of a step was merged or left out."""
     if merged_below_ns:
         below = units.duration(merged_below_ns)
-        notes.append(
-            f"Step {timeline.step}: neighbors shorter than {below} are merged, named by the longest of them."
-        )
-    if timeline.threads_left_out:
-        notes.append(f"Step {timeline.step}: {units.plural(timeline.threads_left_out, 'thread')} not shown.")
+        yield f"neighbors shorter than {below} are merged, named by the longest of them"
+    if threads_left_out:
+        yield f"{units.plural(threads_left_out, 'thread')} not shown"
     if hidden_lanes:
-        notes.append(f"Step {timeline.step}: {units.plural(hidden_lanes, 'row')} of the timeline not shown.")
-    return notes
+        yield f"{units.plural(hidden_lanes, 'row')} of the timeline not shown"

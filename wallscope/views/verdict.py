@@ -261,7 +261,7 @@ def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
     """Yield how much depends on waits that are inferred from timing."""
     if confidence is not None and confidence.inferred_share >= MATERIAL_SHARE:
         yield (
-            "The capture does not record what some waits waited for: this is inferred from timing."
+            "The capture does not record what ended some waits, so this is inferred from timing."
             f" {percent(confidence.inferred_share)} of the {unit} depends on it, so the confidence is"
             f" {confidence.level}."
         )
