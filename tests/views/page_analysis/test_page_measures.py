@@ -231,8 +231,15 @@ def test_on_paper_all_tabs_are_open_and_nothing_to_press_is_left(show):
     tabs = opened.tab.locator(".tabpanel")
     shown = [tabs.nth(place).is_visible() for place in range(tabs.count())]
     pressed = [one for one in opened.tab.locator("button").all() if one.is_visible()]
+    settings = [
+        one.is_visible() for one in opened.tab.locator(".recs:not(.more-cards *) summary > code").all()
+    ]
+    links = opened.tab.locator(".rec .more-link, .rec .columns").all()
+    folded = not any(one.is_visible() for one in links)
     opened.tab.emulate_media(media="screen")
 
+    assert settings == [True] * 3
+    assert folded
     assert len(shown) >= 8
     assert all(shown)
     in_tables = "(one) => Boolean(one.closest('.bars, td, th'))"
