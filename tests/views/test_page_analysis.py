@@ -618,3 +618,25 @@ def test_settings_for_any_framework_count_where_two_fixes_are_compared(first, se
     (earlier,) = (build_card(one, 1_000),)
 
     assert build_card(other, 1_000, [earlier]).overlap == said
+
+
+@pytest.mark.parametrize(
+    ("keeps_floor", "shown"),
+    [
+        pytest.param(True, "at most 1.33x about 1.25x at the rates that libraries reach", id="two speedups"),
+        pytest.param(False, "about 1.25x", id="an estimate"),
+    ],
+)
+def test_the_step_after_a_fix_is_that_of_a_speedup_next_to_it(report, keeps_floor, shown):
+    step_ns = report.analysis.ranks[0].typical.step_ns
+    fix = replace(
+        make_fix("it", Setting("pytorch", "f()", "")),
+        speedup_ceiling=1.25,
+        recoverable_ns=round(step_ns / 5),
+        most_speedup=1.33,
+        keeps_floor=keeps_floor,
+    )
+    text = write_analysis_page(replace(report, analysis=replace(report.analysis, fixes=(fix,))))
+    gain = read_text(text.partition('<p class="gain">')[2].partition("<strong>")[0])
+
+    assert gain == shown
