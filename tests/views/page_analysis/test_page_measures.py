@@ -1,6 +1,7 @@
 """Measures that each page keeps: its height, the words of the first view, what stands where, one scale."""
 
 import re
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.jobs.simulated import write_job
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import TRACES
 from tests.views.browsing import Opened, needs_axe, needs_chromium
+from tests.views.test_page_analysis import make_fix
 from wallscope.demo.machine import SimulatedMachine
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import job_report, run_job
@@ -332,3 +334,29 @@ def test_labels_below_the_steps_do_not_touch_at_any_number_of_steps(browser, tmp
     assert all(one["right"] + 2 <= other["left"] for one, other in pairwise(labels))
     assert all(one["left"] >= 0 and one["right"] <= width for one in labels)
     assert title.startswith(f"All {count} steps" if bars == count else f"First {bars} of {count} steps")
+
+
+OVER = """() => [...document.querySelectorAll(".recs .rec")].map((card) => {
+  const { right } = card.getBoundingClientRect();
+  const parts = [...card.querySelectorAll(".gain *")].map((one) => one.getBoundingClientRect());
+  return Math.max(...parts.map((part) => part.right)) - right;
+})"""
+"""By how many pixels what stands right on each card reaches over its edge."""
+
+
+@pytest.mark.parametrize("width", [1400, 1024, 390])
+def test_what_a_fix_gains_stays_on_its_card(browser, tmp_path, width):
+    """A fix of which the most and the expected speedup are known, with the longest note."""
+    path, page = tmp_path / "run.sqlite", tmp_path / "run.html"
+    write_steps(path, 8)
+    report = build_report(analyze_capture(path, Options(step_range="train_step"), ignore), ignore)
+    made = make_fix("attention kernels that are made for this generation of GPUs")
+    fix = replace(made, speedup_ceiling=1.04, recoverable_ns=13_000, most_speedup=1.33, keeps_floor=True)
+    analysis = replace(report.analysis, fixes=(fix,))
+    page.write_text(write_analysis_page(replace(report, analysis=analysis)), encoding="utf-8")
+    found = Opened(browser, page, width, "light")
+    over = found.tab.evaluate(OVER)
+    found.close()
+
+    assert len(over) == 1
+    assert over[0] <= 0
