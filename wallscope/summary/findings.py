@@ -150,7 +150,7 @@ def _no_steps(ranks: tuple[Rank, ...], selection: Selection, others: str) -> tup
         else f" on the ranks of {_spell_selection(selection, 'rank', 'device')}"
     )
     if selection.time_ns is None:
-        window = "the whole capture is one window, with start-up and the time between steps"
+        window = "the whole capture is one window, including start-up and the time between steps"
     else:
         window = f"the time of {_spell_selection(selection, 'time')} is analyzed as one window"
     return (
@@ -445,7 +445,7 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
     open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
     has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
     share = percent(open_ns / max(rank.typical.step_ns, 1))
-    effect = f"but all time of the {whole} has a known cause"
+    effect = f"but all of the time in the {whole} has a known cause"
     if open_ns:
         effect = f"so {duration(open_ns)} of the {whole} ({share}) has no known cause"
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).

@@ -122,7 +122,7 @@ def describe_subject(analysis: Analysis, rank: Rank) -> str:
 def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
     """Say by what steps were found."""
     if anchor.name:
-        kind = "NVTX" if profiler is Profiler.NSYS else "range"
+        kind = "NVTX range" if profiler is Profiler.NSYS else "range"
         return f"{kind} {visible(shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
     return "ended by optimizer kernels" if anchor.kind == "optimizer" else "repeating kernels"
 
@@ -267,7 +267,7 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
         yield counted
         return
     slowest_ns, index = steady[-1]
-    middle = " of middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
+    middle = " of the middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
     typical = units.duration(rank.typical.step_ns)
     lengths = f"Typical: {typical} (mean{middle})"
     kinds = describe_kinds(rank, unit)
@@ -289,7 +289,7 @@ def _describe_level(mode: StepMode) -> str:
 def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
     """Say what the step becomes with each repair; that nothing holds the job up, or that this is unknown."""
     if not job.collectives.matched:
-        yield "Which rank waits for which is unknown, because no collective could be matched between ranks."
+        yield "No collective could be matched between ranks, so it is unknown which rank waits for which."
         return
     window = analysis.anchor.window
     if job.stragglers:
