@@ -510,7 +510,7 @@ def test_kinds_of_steps_stand_next_to_their_bars_and_in_the_terminal(uneven, rep
     rank = uneven.analysis.ranks[0]
     short, long = rank.modes
     said = (
-        f"Two kinds of steps: {len(short.steps)} of {sum(step.steady for step in rank.steps)} take about"
+        f"{len(short.steps)} of {sum(step.steady for step in rank.steps)} steps take about"
         f" {units.duration(short.median_ns)}, {len(long.steps)} about {units.duration(long.median_ns)}."
     )
     strips = [
@@ -540,7 +540,7 @@ def test_bounds_without_a_replay_are_less_sure_than_the_breakdown_and_say_why(un
     assert "replay" not in split.text.lower()
     assert (bounds.head, bounds.grade) == ("Upper bounds are less sure", "likely")
     assert f"replay error {error}, limit 5.0 %" in bounds.text
-    assert "Upper bounds are less sure: fixes are not simulated, because steps differ too much" in screen
+    assert "Upper bounds are less sure: fixes are not simulated, because steps vary too much" in screen
     assert read_text(write_analysis_page(uneven)).count("Upper bounds are less sure.") == 1
 
 

@@ -234,7 +234,9 @@ def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, Flags]:
 
 def explain_error(error: float, most: float) -> str:
     """Say in a clause what an error of a replay above its limit means."""
-    return f"steps vary too much to be replayed reliably (replay error {percent(error)}, limit {percent(most)})"
+    return (
+        f"steps vary too much to be replayed reliably (replay error {percent(error)}, limit {percent(most)})"
+    )
 
 
 def is_too_far_off(error: float, most: float) -> str:

@@ -176,9 +176,7 @@ def _guessed(anchor: Anchor, others: str) -> Iterator[Finding]:
     said = f"No range marks the steps. {capitalize(_GUESSED[anchor.kind].format(window=anchor.window))}"
     if anchor.kind == "kernel-sequence":
         is_unsure = anchor.unit == "window"
-        said += (
-            ", which may be a whole step or only a layer" if is_unsure else ", which contains several layers"
-        )
+        said += ": a whole step or only a layer" if is_unsure else ", which contains several layers"
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
     yield make_finding(
         FindingCode.UNMARKED_STEPS, severity=severity, cure=MARK_STEPS, said=said, others=others

@@ -148,7 +148,9 @@ def _describe_open_time(account: RankSummary, typical: str) -> str:
     total_ns = sum(one.typical_ns for one in opened)
     if not total_ns:
         is_any = bool(account.unresolved[:, :3].any())
-        return f"all of the time in the {typical} has a known cause" if is_any else "all time has a known cause"
+        return (
+            f"all of the time in the {typical} has a known cause" if is_any else "all time has a known cause"
+        )
     share = f"{percent(total_ns / rank.typical.step_ns)} of the {typical}"
     if len(opened) == 1:
         return f"{share} is {describe_cause(opened[0].cause)}"

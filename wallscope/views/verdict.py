@@ -415,7 +415,7 @@ def _modes(rank: Rank, unit: str) -> Iterator[str]:
         return
     if kinds := describe_kinds(rank, unit):
         yield (
-            f"There are {kinds}. The mean, which determines throughput, is {duration(mean_ns)}."
+            f"{capitalize(kinds)}. The mean, which determines throughput, is {duration(mean_ns)}."
             f"{_describe_levels(rank)}"
         )
     elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
@@ -430,12 +430,10 @@ def describe_kinds(rank: Rank, unit: str) -> str:
     if not rank.modes:
         return ""
     steady = sum(step.steady for step in rank.steps)
-    listed = ", ".join(
-        f"{len(mode.steps)}{'' if place else f' of {steady} take'} about {duration(mode.median_ns)}"
+    return ", ".join(
+        f"{len(mode.steps)}{'' if place else f' of {steady} {unit}s take'} about {duration(mode.median_ns)}"
         for place, mode in enumerate(rank.modes)
     )
-    kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
-    return f"{kinds} kinds of {unit}s: {listed}"
 
 
 def _describe_levels(rank: Rank) -> str:

@@ -37,9 +37,8 @@ WORDS = """() => {
   let count = 0;
   while (walker.nextNode()) {
     const text = walker.currentNode, range = document.createRange(), parent = text.parentElement;
-    if (["SCRIPT", "STYLE", "NOSCRIPT", "OPTION", "CODE"].includes(parent.tagName)) continue;
-    const folded = parent.closest("details:not([open])");
-    if (folded && !parent.closest("summary")) continue;
+    if (["SCRIPT", "STYLE", "NOSCRIPT", "OPTION"].includes(parent.tagName)) continue;
+    if (!parent.checkVisibility()) continue;
     range.selectNodeContents(text);
     const box = range.getBoundingClientRect();
     if (!box.width || box.top >= innerHeight || box.bottom <= 0 || box.left < 0) continue;
@@ -47,7 +46,6 @@ WORDS = """() => {
   }
   return count;
 }"""
-"""Words of the first view; what stands there as code, to be copied, is none."""
 
 
 def ignore(_):
