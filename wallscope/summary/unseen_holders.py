@@ -38,6 +38,9 @@ def sum_unseen_holds_by_step(
         activity: what its threads did outside calls.
         steps: the numbers of the steps.
     """
+    is_lock = as_integers(capture.host_events["kind"]) == encode_member(HostKind.LOCK)
+    if not is_lock.any():
+        return np.zeros(len(steps), np.int64)
     causes = slices["cause"].cast(pl.String)
     is_open = (causes.is_in([HOST_LOCK, HOST_FRAMEWORK]) | causes.str.starts_with(DRAINED)).to_numpy()
     is_open &= as_integers(slices["kind"]) == encode_member(LinkKind.OUTSIDE_CALLS)
