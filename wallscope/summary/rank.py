@@ -76,6 +76,7 @@ from wallscope.summary.ranges import (
     sum_range_walls,
 )
 from wallscope.summary.speed_of_light import build_ledger
+from wallscope.summary.unseen_holders import sum_unseen_holds_by_step
 from wallscope.summary.unusual_losses import (
     find_kinds_of_steps,
     find_rare_stalls,
@@ -110,8 +111,8 @@ class RankSummary:
 
     `walls`, `unresolved`, `inferred` and `blocked` cover its deciding steps: the steady ones, or all selected
     ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason, and
-    `beside` that in which a thread may have waited for calls of another one. `unrecognized` is the compute
-    time of kernels with unrecognized names.
+    `beside` that in which a thread may have waited for calls of another one. `unseen` is that in waits for
+    locks whose holder has no calls. `unrecognized` is the compute time of kernels with unrecognized names.
     `kernel_share` is the time of kernels and graphs within the windows divided by that of the windows, and
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
@@ -129,6 +130,7 @@ class RankSummary:
     inferred: Times
     blocked: Times
     beside: Times
+    unseen: Times
     unrecognized: Times
     kernel_share: float
     has_kernels_elsewhere: bool
@@ -309,6 +311,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         inferred=sum_inferred_by_step(slices, deciding["step"]),
         blocked=sum_blocked_by_step(slices, capture.calls, evidence.waits, deciding["step"]),
         beside=sum_beside_calls_by_step(slices, capture, evidence.waits, deciding["step"]),
+        unseen=sum_unseen_holds_by_step(slices, capture, evidence.activity, deciding["step"]),
         unrecognized=sum_unrecognized_by_step(sums, deciding["step"]),
         kernel_share=inside_ns / max(whole_ns, 1),
         has_kernels_elsewhere=inside_ns < kernel_ns,

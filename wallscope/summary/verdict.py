@@ -204,6 +204,9 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
             f"{percent(share)} is host time outside CUDA calls while other threads are in calls, and only"
             " system calls (`--trace=osrt`) would show whether it waits for them"
         )
+    if _rests_on(decision, account, account.unseen):
+        share = _median_share(account.unseen, account.walls)
+        yield f"{percent(share)} is spent waiting for a lock, and no CUDA call of its holder is in the export"
     yield from _list_recording_doubts(decision, account)
 
 
