@@ -7,10 +7,10 @@ on one clock from what the analysis of each export kept at low detail.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate
 
 import polars as pl
 
@@ -38,7 +38,7 @@ from wallscope.profile.build import pack_profiles
 from wallscope.profile.codec import unpack_profile
 from wallscope.ranks.job import MatchedJob, match_ranks
 from wallscope.ranks.job_sentences import describe_left_out
-from wallscope.ranks.match_collectives import fit_line, share_collectives
+from wallscope.ranks.match_collectives import fit_line
 from wallscope.ranks.other_runs import find_other_runs
 from wallscope.ranks.tables import collective_lanes, job_table
 from wallscope.records import dataclass
@@ -300,30 +300,20 @@ def run_job(  # noqa: PLR0913  # what the user may ask for
         coming = analyze_in_processes(paths, options, jobs, progress, one)
     else:
         coming = analyze_on_cluster(dask, paths, options, progress, one)
-    found, failed = _read_outcomes(paths, coming)
-    if failed and (not keep_going or not found):
+    read = {place: _read_outcome(paths[place], outcome) for place, outcome in coming}
+    found = [read[place] for place in range(len(paths))]
+    failed = [one for one in found if not isinstance(one, _Analyzed)]
+    if failed and (not keep_going or len(failed) == len(paths)):
         for _, error in failed:
             if isinstance(error, InternalError):
                 raise error
         raise _with_hint(failed, len(paths), keep_going=keep_going)
     progress("matching collectives")
     left_out = [_report_left_out(path.name, str(error).removeprefix(f"{path} — ")) for path, error in failed]
-    kept, others = _keep_one_job(found)
+    kept, others = _keep_one_job([one for one in found if isinstance(one, _Analyzed)])
     kept, rivals, copies = _drop_duplicates(kept)
     unheard = (*left_out, *others, *rivals)
     return _merge_analyses(kept, (*unheard, *copies), len(unheard))
-
-
-def _read_outcomes(
-    paths: Sequence[Source], coming: Iterable[tuple[int, Outcome]]
-) -> tuple[list[_Analyzed], list[tuple[Source, WallscopeError]]]:
-    """Return the answers and the errors of some exports, each in their order."""
-    read = {place: _read_outcome(paths[place], outcome) for place, outcome in coming}
-    found = [read[place] for place in range(len(paths))]
-    analyzed = [one for one in found if isinstance(one, _Analyzed)]
-    profiles = iter(share_collectives([profile for one in analyzed for profile in one.profiles]))
-    shared = [replace(one, profiles=tuple(islice(profiles, len(one.profiles)))) for one in analyzed]
-    return shared, [one for one in found if not isinstance(one, _Analyzed)]
 
 
 def _read_outcome(path: Source, outcome: Outcome) -> _Analyzed | tuple[Source, WallscopeError]:

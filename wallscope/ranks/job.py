@@ -27,7 +27,7 @@ from wallscope.model.analysis import (
 from wallscope.model.diagnosis import Dominant, Walls
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.profile import Profile
-from wallscope.process_tuning import run_both, run_side_by_side
+from wallscope.process_tuning import release_memory, run_both, run_side_by_side
 from wallscope.ranks.clocks import align_clocks
 from wallscope.ranks.culprits import Culprit, JobShape, find_culprits
 from wallscope.ranks.job_replay import build_job_graph
@@ -99,6 +99,7 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
         world_size: the number of ranks of the job, as far as known.
     """
     rows, clocks = _match_collectives(profiles)
+    release_memory()
     steps = tuple(select_steps(profile) for profile in profiles)
     job, split = run_both(
         lambda: _judge_job(profiles, steps, rows, clocks, judge, world_size),
@@ -128,9 +129,11 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
     ranks = JobRanks(profiles, steps, alike, _peers(rows), rank_names(profiles))
     stage_of = find_stages(rows, profiles)
     in_stages = summarize_pipeline(rows, stage_of, profiles, steps)
-    step_ns, culprits = _replay_job(profiles, steps, rows, stage_of)
-    late = name_stragglers(ranks, culprits, stage_of)
     members = _summarize_members(rows, ranks, stage_of)
+    collectives = _summarize_collectives(rows, steps, members)
+    step_ns, culprits = _replay_job(profiles, steps, rows, stage_of)
+    release_memory()
+    late = name_stragglers(ranks, culprits, stage_of)
     critical = min(
         _list_held_up(late) or _list_slowest(in_stages, steps) or range(len(members)),
         key=lambda place: (_waiting_order(members[place]), members[place].rank or 0, place),
@@ -151,7 +154,7 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
         groups=alike,
         stragglers=late,
         replayed_step_ns=None if step_ns is None else round(step_ns),
-        collectives=_summarize_collectives(rows, steps, members),
+        collectives=collectives,
         pipeline=in_stages,
         clock=clocks,
     )

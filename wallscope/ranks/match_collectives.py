@@ -70,18 +70,6 @@ class AllCollectives:
     captures: int
 
 
-def share_collectives(profiles: Sequence[Profile]) -> list[Profile]:
-    """Return the profiles with slices of one table: columns of each rank would take half as much again."""
-    if not profiles:
-        return []
-    together = pl.concat([profile.collectives for profile in profiles], rechunk=True)
-    first = np.cumsum([0, *(len(profile.collectives) for profile in profiles)]).tolist()
-    return [
-        replace(profile, collectives=together[begin:end])
-        for profile, begin, end in zip(profiles, first, first[1:], strict=False)
-    ]
-
-
 def gather_collectives(profiles: Sequence[Profile]) -> AllCollectives:
     """Return the collectives of all ranks of a job in one table, in the order of the ranks.
 
