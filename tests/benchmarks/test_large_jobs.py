@@ -14,7 +14,7 @@ _NODE, _RANK = ("node", (2, 3)), ("rank", (0,))
 def two_faults(monkeypatch):
     faults = (Fault("slow-node", "node", (2, 3), 1.4), Fault("slow-gpu", "rank", (0,), 1.2))
     planted = PlantedJob(Layout(data=4, gpus_per_node=2), faults, 1)
-    monkeypatch.setattr(large_jobs, "plant_job", lambda ranks: (planted, Spoiled((), (), ())))
+    monkeypatch.setattr(large_jobs, "plant_job", lambda _ranks: (planted, Spoiled()))
     return planted
 
 
@@ -25,7 +25,8 @@ def test_a_unit_saves_what_the_job_becomes_without_it_and_those_before_it(tmp_pa
     assert measure_gains(tmp_path, 4, [_RANK]) != measure_gains(tmp_path, 4, [_NODE])
 
 
-def test_what_units_save_is_played_once(tmp_path, two_faults, monkeypatch):
+@pytest.mark.usefixtures("two_faults")
+def test_what_units_save_is_played_once(tmp_path, monkeypatch):
     gains_ns = measure_gains(tmp_path, 4, [_NODE, _RANK])
     monkeypatch.setattr(large_jobs, "plant_job", None)
 
