@@ -122,7 +122,7 @@ def _list_collectives(profile: Profile) -> pl.DataFrame:
     return table if (places[1:] >= places[:-1]).all() else table[np.argsort(places, kind="stable")]
 
 
-def sum_walls(profile: Profile) -> tuple[Times, Times]:
+def sum_walls_until(profile: Profile) -> tuple[Times, Times]:
     """Return the time of each wall until the begins and until the ends of a rank's collectives.
 
     Both are int64[collectives, walls], ns, in the order of the rank's rows of `ALL_COLLECTIVES`.

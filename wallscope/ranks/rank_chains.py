@@ -14,7 +14,7 @@ import polars as pl
 from wallscope.columns import Codes, Flags, Rows, as_integers
 from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
-from wallscope.ranks.match_collectives import sum_walls
+from wallscope.ranks.match_collectives import sum_walls_until
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import QUEUED_STAY_NS
 from wallscope.trace.intervals import Times
@@ -111,7 +111,7 @@ def read_chain(rows: pl.DataFrame, profile: Profile, window: tuple[int, int]) ->
         window: its first and last step.
     """
     steps = profile.steps.filter((pl.col("input") == 0) & (pl.col("step") <= window[1])).sort("start_ns")
-    until_ns, out_ns = sum_walls(profile)
+    until_ns, out_ns = sum_walls_until(profile)
     own = (
         rows.select(*STAY, *_OF_CHAIN)
         .with_row_index("at")
