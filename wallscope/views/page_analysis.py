@@ -1,6 +1,7 @@
 """The page of an analysis: the verdict, all steps, recommendations, the timeline, then details in tabs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -9,6 +10,7 @@ from wallscope.model.analysis import Analysis, Rank, Step
 from wallscope.model.enums import Wall
 from wallscope.model.report import Report
 from wallscope.model.section import Section
+from wallscope.ranks.job_sentences import describe_repairs
 from wallscope.render.html import FirstScreen, SideTime, StepBar, render_page
 from wallscope.render.texts import shorten_name
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
@@ -32,6 +34,7 @@ from wallscope.views.verdict import describe_kinds
 _LARGEST_PAGE = 3_450_000
 _MOST_LOSSES, _MOST_DOUBTS = 3, 3
 _MOST_BARS = 120
+_SEVERAL = 2
 _TALLEST_RATIO = 2.5
 """How many times as high as the median step a bar can be; it is cut above."""
 _STRIP_PX, _DIGIT_PX, _BETWEEN_LABELS_PX = 310, 6.5, 8
@@ -57,7 +60,7 @@ def _write_page(report: Report, most_characters: int) -> str:
     timeline = _build_timeline(report, packed.notes)
     sections = sorted(
         (
-            one
+            _tell_repairs(one, analysis)
             for one in (
                 timeline,
                 build_kernels(report),
@@ -87,6 +90,14 @@ def _write_page(report: Report, most_characters: int) -> str:
         | {"is_job": any(section.key == "job" for section in sections)},
         version=analysis.wallscope_version,
     )
+
+
+def _tell_repairs(section: Section, analysis: Analysis) -> Section:
+    """Return the section; that on a job says in its answer all that holds it up, as its table is folded."""
+    job = analysis.job
+    if section.key != "job" or job is None or len(job.stragglers) < _SEVERAL:
+        return section
+    return replace(section, answer=f"{section.answer} {describe_repairs(job, analysis.anchor.unit)}")
 
 
 def _find_place(section: Section) -> int:
