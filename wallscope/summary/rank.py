@@ -159,9 +159,8 @@ def summarize_ranks(
     plan: "PlannedRun | PlanMismatch | None" = None,
     *,
     with_tables: bool = True,
-    with_bounds: bool = True,
 ) -> tuple[RankSummary, ...]:
-    """Return one summary per rank; with tables of profiles and upper bounds only if they are asked for.
+    """Return one summary per rank; with tables of profiles only if they are asked for.
 
     `plan` is what a configuration plans for the ranks, or why it does not; `None` without any.
 
@@ -189,17 +188,10 @@ def summarize_ranks(
         found = _summarize_rank(
             prepared, described if with_tables else None, taxes, step_facts or StepFacts(), plan, *own
         )
-        if with_bounds:
-            found = found.measure_bounds()
-        if len(ranks) > 1:
-            own[-1].forget()
         release_memory()
         return found
 
-    ahead: list[Once[Any]] = [*dict.fromkeys(own.window for own in bounds)] if with_bounds else []
-    if with_tables:
-        ahead.append(described)
-    return run_side_by_side(summarize, of_ranks, ahead=ahead)
+    return run_side_by_side(summarize, of_ranks, ahead=(described,) if with_tables else ())
 
 
 def _measure_tax(own: RankWindows, kernels: pl.DataFrame) -> OverlapTax | None:
