@@ -72,7 +72,8 @@ _ANYWHERE: tuple[System, ...] = ("environment", "launcher", "nsys")
 """Systems whose settings are needed in addition to those of any framework."""
 _SAME_SHARE = 0.005
 """A step that a fix is judged by and the typical one that differ by less read the same."""
-_OTHER_SHARE = 0.02
+_OTHER_SHARE, _SEEN_SHARE = 0.02, 0.005
+"""Shares that differ by so much, and the smallest one of which half is another number."""
 """A median share that differs by so much from that of the typical step reads as another number."""
 Tone = Literal["ok", "info", "warn"]
 
@@ -211,7 +212,10 @@ def describe_shares(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
 def has_uneven_shares(basis: TimeBasis) -> bool:
     """Return whether a share next to the bar reads as another number than its time by the length."""
     pairs = [(basis.share(wall), getattr(basis.walls, wall) / max(basis.total_ns, 1)) for wall in Wall]
-    return basis.kind == "median" and max(abs(share - part) for share, part in pairs) >= _OTHER_SHARE
+    return basis.kind == "median" and any(
+        abs(share - part) >= _OTHER_SHARE or max(share, part) >= max(_SEEN_SHARE, 2 * min(share, part))
+        for share, part in pairs
+    )
 
 
 def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
