@@ -12,22 +12,28 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
+from benchmarks.culprits import CLOSE_SHARE
 from benchmarks.jobs import Spent, spent
 from benchmarks.marks import put
 from fixtures.bulk import write_bulk_job
-from fixtures.planted_exports import large_job, write_answers, write_exports
+from fixtures.planted_exports import Spoiled, large_job, write_answers, write_exports
+from fixtures.planted_jobs import Fault, PlantedJob
 
 _TENSOR, _STAGES, _SMALL_STAGES, _SMALL = 2, 8, 2, 64
 """How a job is divided; one of fewer ranks than `_SMALL` has two stages."""
+Named = tuple[str, tuple[int, ...]]
+"""A unit and its ranks."""
 _EXPORTS, _REAL_EXPORTS, _REAL_KERNELS, _STEPS = 4, 2, 1_000_000, 20
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a job of some ranks takes, and which of its planted causes are named."""
+    """What a job of some ranks takes, and how many of its planted causes and their amounts are right."""
 
     ranks: int
     export_s: float
@@ -36,22 +42,53 @@ class Measured:
     planted: int
     named: int
     accused: int
+    close: int
+
+
+def plant_job(ranks: int) -> tuple[PlantedJob, Spoiled]:
+    """Return the job of so many ranks, and what is wrong with its exports."""
+    pipeline = _STAGES if ranks >= _SMALL else _SMALL_STAGES
+    return large_job(pipeline, ranks // (_TENSOR * pipeline), _STEPS)
 
 
 def make_job(folder: Path, ranks: int) -> None:
     """Write the answers of a job, a few of its exports, and what is planted."""
-    pipeline = _STAGES if ranks >= _SMALL else _SMALL_STAGES
-    planted, spoiled = large_job(pipeline, ranks // (_TENSOR * pipeline), _STEPS)
+    planted, spoiled = plant_job(ranks)
     shutil.rmtree(folder, ignore_errors=True)
     kept = [rank for rank in range(ranks) if rank not in spoiled.ranks][:_EXPORTS]
     for _ in write_exports(folder / "exports", planted, spoiled, kept):
         pass
     for _ in write_answers(folder / "answers", planted, spoiled):
         pass
-    truth = [
-        [fault.unit, [rank for rank in fault.places if rank not in spoiled.ranks]] for fault in planted.faults
-    ]
+    truth = [_name_fault(fault, spoiled) for fault in planted.faults]
     (folder / "truth.json").write_text(json.dumps(truth), encoding="utf-8")
+
+
+def _name_fault(fault: Fault, spoiled: Spoiled) -> Named:
+    """Return what is to be named: a unit, and those of its ranks that are there."""
+    return fault.unit, tuple(rank for rank in fault.places if rank not in spoiled.ranks)
+
+
+def measure_gains(folder: Path, ranks: int, order: Sequence[Named]) -> list[float]:
+    """Return what each planted unit saves, in ns, as the job is played without it and those before it.
+
+    They are kept in the folder: each takes half as long as to make the job.
+    """
+    kept = folder / "gains.json"
+    if kept.exists():
+        asked, gains_ns = json.loads(kept.read_text(encoding="utf-8"))
+        if asked == json.loads(json.dumps(order)):
+            return list(gains_ns)
+    planted, spoiled = plant_job(ranks)
+    faults = {_name_fault(fault, spoiled): fault for fault in planted.faults}
+    left, step_ns, found = planted.faults, planted.measure_step_ns(planted.ranks), list[float]()
+    for name in order:
+        left = tuple(fault for fault in left if fault is not faults[name])
+        without_ns = planted.measure_step_ns(planted.play(left))
+        found.append(step_ns - without_ns)
+        step_ns = without_ns
+    kept.write_text(json.dumps([order, found]), encoding="utf-8")
+    return found
 
 
 def analyze(paths: Sequence[Path], *options: str) -> Spent:
@@ -73,16 +110,24 @@ def measure_job(folder: Path, ranks: int) -> Measured:
     joined = analyze(answers, "--json", str(answer), "--html", str(page))
     found = json.loads(answer.read_text(encoding="utf-8"))
     numbers = [rank["rank"] for rank in found["ranks"]]
-    named = [[one["unit"], [numbers[place] for place in one["places"]]] for one in found["job"]["stragglers"]]
-    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    saved_ns: dict[Named, int] = {
+        (one["unit"], tuple(numbers[place] for place in one["places"])): one["saved_ns"]
+        for one in found["job"]["stragglers"]
+    }
+    listed = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    truth = {(unit, tuple(places)) for unit, places in listed}
+    right = [name for name in saved_ns if name in truth]
+    with ProcessPoolExecutor(1, get_context("spawn")) as apart:  # what this one takes counts for its commands
+        gains_ns = apart.submit(measure_gains, folder, ranks, right).result()
     return Measured(
         ranks,
         exports.cpu_s / _EXPORTS,
         joined,
         page.stat().st_size,
         len(truth),
-        sum(one in named for one in truth),
-        sum(one not in truth for one in named),
+        len(right),
+        len(saved_ns) - len(right),
+        sum(abs(saved_ns[name] - ns) <= CLOSE_SHARE * ns for name, ns in zip(right, gains_ns, strict=True)),
     )
 
 
@@ -98,6 +143,7 @@ def tabulate(measured: Sequence[Measured], alone: Spent, real: Spent | None) -> 
         "page (KB)",
         "planted causes named",
         "innocent units named",
+        "amounts within 10 %",
     )
     lines = [f"| {' | '.join(titles)} |", "|" + "---:|" * len(titles)]
     for one in measured:
@@ -113,6 +159,7 @@ def tabulate(measured: Sequence[Measured], alone: Spent, real: Spent | None) -> 
             f"{one.page_bytes / 1e3:,.0f}",
             f"{one.named} of {one.planted}",
             f"{one.accused}",
+            f"{one.close} of {one.named}",
         )
         lines.append(f"| {' | '.join(cells)} |")
     load = f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"

@@ -137,7 +137,8 @@ window.wallscopeChart = ({ place, traces, layout }) => {
     const top = Math.max(...bars.map(({ to }) => to), 1e-12) * 1.04, ticks = listTicks(0, top, tall / 45);
     const gutter = Math.max(...ticks.map((tick) => width(number(tick)))) + 24;
     const least = Math.min(...rows), most = Math.max(...rows), each = (wide - gutter) / (most - least + 1);
-    const y = (value) => tall - (value / top) * (tall - 6);
+    const head = (layout.yaxis ?? {}).title ? 22 : 6;  // room for the unit above the axis
+    const y = (value) => tall - (value / top) * (tall - head);
     pen.fillStyle = tone("--dim");
     if ((layout.yaxis ?? {}).title) pen.fillText(layout.yaxis.title.text, 0, 8);
     for (const tick of ticks) {
@@ -186,8 +187,8 @@ window.wallscopeChart = ({ place, traces, layout }) => {
       pen.fillText(text, gutter + (i + 0.5) * cell - width(text) / 2, rows * rowPx + 10);
     }
     const title = (layout.xaxis ?? {}).title, unit = typeof trace.colorbar.title === "string" ? trace.colorbar.title : trace.colorbar.title.text;
-    const scale = `${number(least)} to ${number(most)} ${unit}, the darkest most`;
-    pen.fillText(cut(`${title ? `${title.text}; ` : ""}${scale}`, wide - gutter), gutter, rows * rowPx + 28);
+    const scale = `${number(least)} to ${number(most)} ${unit}, darker is more`;
+    pen.fillText(cut(`${scale}${title ? `; ${title.text}` : ""}`, wide - gutter), gutter, rows * rowPx + 28);
   };
 
   const drawNested = () => {

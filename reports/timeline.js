@@ -139,7 +139,7 @@ window.wallscopeTimeline = (buffer) => {
   };
   const select = (first, last) => {
     shared.selection = first === null ? null : { first: Math.max(Math.min(first, last), 0), last: Math.min(Math.max(first, last), shared.length) };
-    for (const id of ["to-selection", "unselect"]) find(id).disabled = !shared.selection;
+    for (const id of ["to-selection", "unselect"]) find(id).hidden = !shared.selection;
     ask();
   };
 

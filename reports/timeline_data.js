@@ -1,32 +1,35 @@
 "use strict";
-// The packed steps of the timeline as typed arrays, a lane a row and a band; times from their differences.
+// The packed steps of the timeline as typed arrays, a lane a row and a band; times from gaps and lengths.
 // Steps in detail are read at once, steps at low detail when they are asked for.
 window.wallscopeSteps = (buffer) => {
   const view = new DataView(buffer);
   const size = view.getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
-  let at = 4 + size, part = 0;
-  const column = () => {
-    const length = head.lengths[part++];
-    const values = new Uint32Array(buffer, at, length);
-    at += 4 * length;
-    return values;
+  const bytes = new Uint8Array(buffer, 4 + size), numbers = new Uint32Array(bytes.length / 4);
+  for (let i = 0, count = numbers.length; i < count; i++) {
+    numbers[i] = bytes[i] | (bytes[count + i] << 8) | (bytes[2 * count + i] << 16) | (bytes[3 * count + i] << 24);
+  }
+  let at = 0, part = 0;
+  const column = () => numbers.subarray(at, (at += head.lengths[part++]));
+  const summed = (difference) => {
+    for (let i = 1; i < difference.length; i++) difference[i] += difference[i - 1];
+    return difference;
   };
-  const times = (difference, length, tick) => {
-    const start = new Float64Array(difference.length), end = new Float64Array(difference.length);
-    const reach = new Float64Array(difference.length);
+  const times = (gap, length, tick) => {
+    const start = new Float64Array(gap.length), end = new Float64Array(gap.length);
+    const reach = new Float64Array(gap.length);
     let now = 0, most = 0;
-    for (let i = 0; i < difference.length; i++) {
-      now += difference[i];
-      start[i] = now * tick;
-      end[i] = (now + length[i]) * tick;
+    for (let i = 0; i < gap.length; i++) {
+      const begin = (now + gap[i]) % 2 ** 32;
+      start[i] = begin * tick;
+      end[i] = (now = begin + length[i]) * tick;
       reach[i] = most = Math.max(most, end[i]);
     }
     return { start, end, reach };
   };
   const readLane = (lane, tick) => {
     const row = { ...lane, ...times(column(), column(), tick), name: column(), what: column(), wall: column() };
-    return lane.kind === "stream" ? { ...row, call: column(), lead: column(), correlation: column(), path: column() } : row;
+    return lane.kind === "stream" ? { ...row, call: column(), lead: column(), correlation: summed(column()), path: column() } : row;
   };
   const steps = head.steps.map((step) => ({
     ...step,

@@ -118,7 +118,7 @@ class Places:
         return self._place[np.where((at >= 0) & (at < behind), at, behind)].astype(np.int64)
 
 
-def are_among(wanted: Rows, chosen: Rows) -> Flags:
+def are_among(wanted: Rows, chosen: Codes) -> Flags:
     """Whether each number is one of some.
 
     >>> are_among(np.array([5, 6, 5]), np.array([9, 5])).tolist()

@@ -66,7 +66,7 @@ from wallscope.trace.names import list_unlike
 from wallscope.views.verdict import choose_basis, find_deciding_stall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from wallscope.advice.model_work import PlannedRun
     from wallscope.model.planned_work import PlanMismatch
@@ -404,8 +404,9 @@ def _conclude(
         options.step_facts,
         about.plan,
         with_tables=with_details or not is_alone,
-        with_bounds=has_bounds and (with_details or is_alone),
     )
+    if is_alone and has_bounds:
+        found = (found[0].measure_bounds(),)
     place = only
     if place is None:
         place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
@@ -426,8 +427,8 @@ def _conclude(
     is_matched = known.job.collectives.matched > 0
     if only is None and is_matched and _can_represent(trace, answer.ranks, known.job.critical_place):
         place = known.job.critical_place
-    if has_bounds and not with_details:
-        found = (*found[:place], found[place].measure_bounds(), *found[place + 1 :])
+    if has_bounds:
+        found = tuple(_measure_bounds(found, place, of_all=with_details))
     if is_matched:
         ranks = known.split_ranks(tuple(own.rank for own in found), [len(found)] * len(found))
         found = tuple(replace(each, rank=rank) for each, rank in zip(found, ranks, strict=True))
@@ -435,6 +436,17 @@ def _conclude(
     answer = diagnose_rank(found, place, known.job)
     bounds = found[place].ceilings
     return _Conclusion(answer, place, bounds, profiles if with_details else (), encoded, known)
+
+
+def _measure_bounds(found: tuple[RankSummary, ...], place: int, *, of_all: bool) -> "Iterator[RankSummary]":
+    """Yield ranks with the upper bounds of all of them, or of the one at `place`, whose replay is kept.
+
+    They are measured one after the other, because each window takes much memory.
+    """
+    for index, own in enumerate(found):
+        yield own.measure_bounds() if of_all or index == place else own
+        if index != place:
+            own.ceilings.forget()
 
 
 def _can_represent(trace: Trace, ranks: tuple[Rank, ...], place: int) -> bool:

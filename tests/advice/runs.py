@@ -205,6 +205,10 @@ def _ledger(below_peak, uncounted, clocks, mfu):
         LedgerEntry(LedgerLine.BELOW_PEAK, ComputeCategory(category), round(own_ms * MS), proven=True)
         for category, own_ms in below_peak.items()
     ]
+    lines += [
+        LedgerEntry(LedgerLine.COMPUTE_UNKNOWN, ComputeCategory(category), round(own_ms * MS), proven=False)
+        for category, (own_ms, *_) in uncounted.items()
+    ]
     return SpeedOfLight(
         window_ns=STEP_NS,
         is_step=True,

@@ -1,4 +1,5 @@
 import json
+import re
 
 import jsonschema
 import pytest
@@ -99,7 +100,15 @@ def test_an_answer_that_cannot_be_trusted_is_refused(called, tmp_path):
     assert refused.code == 2
     assert "the answers would not be reliable" in refused.err
     assert refused.err.startswith(f"wallscope: {path} — ")
-    assert called("whatif", path, "--accept-error", "90").code == 0
+    (accepted,) = re.findall(r"--accept-error (\d+)", refused.err)
+    page = tmp_path / "page.html"
+    ran = called("whatif", path, "--accept-error", accepted, "--html", page)
+    said = "Above 5.0 %, steps differ too much, so these gains are not reliable."
+    assert ran.code == 0
+    assert said in " ".join(ran.out.split())
+    doubts = page.read_text(encoding="utf-8").partition('id="sure"')[2].partition("</div></div>")[0]
+    assert doubts.count('class="bad"') == 1
+    assert said in doubts.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_an_export_without_steps_is_told_so(called, tmp_path):

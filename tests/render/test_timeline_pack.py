@@ -1,12 +1,13 @@
 """Steps with more operations than the page has room for: what is merged, and what stays exact."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import polars as pl
 import pytest
 
-from tests.views.test_page_analysis import unpacked
+from tests.views.test_page_analysis import find_starts, unpacked
 from wallscope.model.enums import DeviceState, Wall
 from wallscope.model.report import SHOWN_HOST, SHOWN_OPERATIONS, SHOWN_SLICES, StepTimeline
 from wallscope.render import timeline_pack
@@ -67,8 +68,8 @@ def read_step(pack):
     streams = sum(lane["kind"] == "stream" for lane in head["steps"][0]["lanes"])
     others = len(head["steps"][0]["lanes"]) - streams
     before = 9 * streams + 5 * others
-    start, length, wall = columns[before : before + 3]
-    return np.cumsum(start), length, wall, sum(len(columns[9 * lane]) for lane in range(streams))
+    gap, length, wall = columns[before : before + 3]
+    return find_starts(gap, length), length, wall, sum(len(columns[9 * lane]) for lane in range(streams))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,7 +90,7 @@ def test_what_is_kept_fits_and_the_time_of_each_wall_stays_exact(monkeypatch, se
     assert most // 8 < operations <= most // 2
     assert (start[1:] == start[:-1] + length[:-1]).all()
     assert {place: int(length[wall == place].sum()) for place in exact} == exact
-    assert any("merged" in note for note in pack.notes)
+    assert [note.partition(" than")[0] for note in pack.notes] == ["Neighbors shorter"]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -129,3 +130,39 @@ def test_a_step_that_fits_is_kept_whole():
     _, length, _, operations = read_step(pack_timelines([make_timeline(0, 0)]))
 
     assert (len(length), operations) == (600, 600)
+
+
+@pytest.mark.parametrize("tick_ns", [1, 7])
+def test_starts_and_ends_are_found_again_where_rows_tile_overlap_or_leave_gaps(tick_ns):
+    edges_ns = [(100, 250), (250, 250), (240, 300), (900, 5_000), (4_000, 4_100)]
+    rows = pl.DataFrame(edges_ns, ["start_ns", "end_ns"], orient="row")
+    gap, length = (
+        column.astype(np.uint32).astype(np.int64) for column in timeline_pack._list_ticks(rows, 30, tick_ns)
+    )
+    start = find_starts(gap, length)
+
+    assert start.tolist() == [(begin - 30) // tick_ns for begin, _ in edges_ns]
+    assert (start + length).tolist() == [(end - 30) // tick_ns for _, end in edges_ns]
+
+
+def test_correlation_ids_are_found_again_from_their_differences():
+    timeline = make_timeline(0, 0)
+    random = np.random.default_rng(0)
+    numbered = timeline.operations.with_columns(
+        correlation=pl.Series(random.integers(0, 2**32, 600), dtype=timeline.operations["correlation"].dtype)
+    )
+    _, columns = unpacked(pack_timelines([replace(timeline, operations=numbered)]).base64)
+    found = [one for lane in range(3) for one in (np.cumsum(columns[9 * lane + 7]) % 2**32).tolist()]
+
+    assert found == numbered.sort("lane", "start_ns", "end_ns", "name")["correlation"].to_list()
+
+
+def test_notes_name_the_step_where_several_are_shown(monkeypatch):
+    monkeypatch.setattr("wallscope.render.timeline_pack._MOST_ROWS", 200)
+    timeline = make_timeline(0, 0)
+    pack = pack_timelines([timeline, replace(timeline, step=8)])
+
+    assert [note.partition(" shorter")[0] for note in pack.notes] == [
+        "Step 3: neighbors",
+        "Step 8: neighbors",
+    ]

@@ -95,7 +95,7 @@ def test_waits_that_are_not_resolved_are_counted_with_the_time_they_leave_open(k
     assert set(found) == {"unresolved-waits", "one-rank"}
     assert found["unresolved-waits"].severity == severity
     assert found["unresolved-waits"].message.startswith(
-        f"What 2 of {waits.waits_seen:,} waits waited for is unknown, "
+        f"The capture does not show what ended 2 of {waits.waits_seen:,} waits, "
     )
     assert found["unresolved-waits"].message.endswith(said)
 

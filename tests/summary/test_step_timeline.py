@@ -10,7 +10,7 @@ from fixtures.simulation.program import Program
 from fixtures.simulation.run import run
 from fixtures.simulation.writing import write_run
 from tests.jobs.simulated import RANKS, thread
-from tests.views.test_page_analysis import reported, unpacked, write
+from tests.views.test_page_analysis import find_starts, reported, unpacked, write
 from wallscope.model.enums import DeviceState, LinkKind, Wall
 from wallscope.model.report import OVERVIEW_SLICES
 from wallscope.render.timeline_pack import pack_timelines
@@ -99,7 +99,7 @@ def test_gaps_are_where_no_compute_runs(report):
 
 def test_the_pack_holds_all_steps_behind_those_in_detail(report):
     head, columns = unpacked(pack_timelines(report.timelines, report.overviews, {0: "rank 0"}).base64)
-    length, wall, cause, is_gap, start, duration, name, _ = columns[-8:]
+    length, wall, cause, is_gap, gap, duration, name, _ = columns[-8:]
     found = report.overviews
 
     assert head["ranks"] == {"0": "rank 0"}
@@ -113,7 +113,7 @@ def test_the_pack_holds_all_steps_behind_those_in_detail(report):
     for step in head["overviews"]:
         for lane, count in step["lanes"]:
             own = found.operations.filter((pl.col("step") == step["step"]) & (pl.col("lane") == lane))
-            begun = np.cumsum(start[at : at + count]) + int(step["start"])
+            begun = find_starts(gap[at : at + count], duration[at : at + count]) + int(step["start"])
             assert begun.tolist() == own["start_ns"].to_list()
             assert duration[at : at + count].tolist() == (own["end_ns"] - own["start_ns"]).to_list()
             assert [head["texts"][number] for number in name[at : at + count]] == own["name"].to_list()

@@ -51,6 +51,7 @@ def judge(account, *steps, unresolved=0, inferred=(0,), blocked=0, beside=0, **f
         beside=np.full(len(walls), beside),
         profiled=np.zeros(len(walls), np.int64),
         **{
+            "unseen": np.zeros(len(walls), np.int64),
             "unrecognized": np.zeros(len(walls), np.int64),
             "hides_recompute": False,
             "lacks_calls": False,
@@ -121,6 +122,21 @@ def test_host_is_less_sure_if_threads_may_have_waited_for_each_other(account, st
 
     assert found.level == level
     assert ("would show whether it waits for them" in found.reasons[-1]) == (level == "medium")
+
+
+@pytest.mark.parametrize(
+    ("step", "unseen", "level"),
+    [
+        pytest.param(MOSTLY_HOST, 30, "high", id="host leads without it"),
+        pytest.param(MOSTLY_HOST, 36, "medium", id="unknown without it"),
+        pytest.param((43, 50, 0, 7, 0), 7, "high", id="host is not the wall"),
+    ],
+)
+def test_host_is_less_sure_if_the_holders_of_locks_have_no_calls(account, step, unseen, level):
+    found = judge(account, step, unseen=np.full(STEPS, unseen))
+
+    assert found.level == level
+    assert ("no CUDA call of its holder" in found.reasons[-1]) == (level == "medium")
 
 
 @pytest.mark.parametrize(

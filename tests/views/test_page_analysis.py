@@ -1,5 +1,6 @@
 """The page as text: what stands in it, and that nothing in an export can get out of its place."""
 
+import io
 import json
 import re
 import zlib
@@ -10,6 +11,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from fixtures.export import ExportWriter
 from wallscope import units
@@ -22,6 +24,8 @@ from wallscope.model.diagnosis import UnknownWall
 from wallscope.model.enums import Wall
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.timeline_pack import pack_timelines
+from wallscope.views.cards import build_card
+from wallscope.views.first_screen import render_first_screen
 from wallscope.views.page_analysis import write_analysis_page
 from wallscope.views.statement import state_analysis
 from wallscope.views.verdict import describe_worst_step
@@ -32,18 +36,19 @@ HOSTILE = (
 )
 
 
-def write(path, name="gemm_kernel", range_text="train_step", *, steps=6):
+def write(path, name="gemm_kernel", range_text="train_step", *, steps=6, slow_ns=0):
+    """Steps of a kernel and a collective; each second step also has host work of `slow_ns`."""
     with ExportWriter(path) as writer:
         writer.gpu()
         machine = SimulatedMachine(writer, pid=1000, device=0)
         main = machine.thread("python", start_ns=1_000_000)
-        for _ in range(steps):
+        for number in range(steps):
             with main.range(range_text):
                 main.launch(name, 400_000, stream=7, call="cudaLaunchKernel", call_ns=5_000)
                 main.work(100_000)
                 main.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300_000, stream=7)
                 main.synchronize()
-                main.work(50_000)
+                main.work(50_000 + slow_ns * (number % 2))
 
 
 def reported(path, step_range=None):
@@ -78,8 +83,14 @@ def unpacked(text):
     raw = zlib.decompress(b64decode(text))
     size = int.from_bytes(raw[:4], "little")
     head = json.loads(raw[4 : 4 + size])
-    numbers = np.frombuffer(raw[4 + size :], "<u4").astype(np.int64)
+    planes = np.frombuffer(raw[4 + size :], np.uint8).reshape(4, -1).astype(np.int64)
+    numbers = (planes << np.array([[0], [8], [16], [24]])).sum(axis=0)
     return head, np.split(numbers, np.cumsum(head["lengths"])[:-1])
+
+
+def find_starts(gap, length):
+    """The starts of a lane, from the gaps between its rows and their lengths."""
+    return (np.cumsum(gap) + np.cumsum(length) - length) % 2**32
 
 
 def test_the_page_is_the_same_bytes_twice(report):
@@ -228,10 +239,10 @@ def test_slices_of_a_timeline_tile_its_step_and_add_up_to_its_walls(report):
     head, columns = unpacked(pack_timelines(report.timelines).base64)
     step = head["steps"][0]
     streams = sum(lane["kind"] == "stream" for lane in step["lanes"])
-    start, length, wall = columns[5 * len(step["lanes"]) + 4 * streams :][:3]
+    gap, length, wall = columns[5 * len(step["lanes"]) + 4 * streams :][:3]
     (told,) = (entry for entry in report.analysis.ranks[0].steps if entry.index == step["step"])
 
-    assert (np.cumsum(start)[1:] == np.cumsum(start)[:-1] + length[:-1]).all()
+    assert not gap.any()
     assert [int(length[wall == place].sum()) for place in range(5)] == list(told.walls.parts())
 
 
@@ -239,11 +250,11 @@ def test_the_critical_path_tiles_its_step_in_its_lane(report):
     head, columns = unpacked(pack_timelines(report.timelines).base64)
     step = head["steps"][0]
     assert (step["lanes"][0]["kind"], step["lanes"][0]["lane"]) == ("path", "critical path")
-    start, length, _, _, wall = columns[:5]
+    gap, length, _, _, wall = columns[:5]
 
-    assert 0 <= start[0] < 0.02 * step["length"]  # it begins with the first compute kernel
-    assert (np.cumsum(start)[1:] == np.cumsum(start)[:-1] + length[:-1]).all()
-    assert start[0] + int(length.sum()) == step["length"]
+    assert 0 <= gap[0] < 0.02 * step["length"]  # it begins with the first compute kernel
+    assert not gap[1:].any()
+    assert gap[0] + int(length.sum()) == step["length"]
     assert {str(list(Wall)[place]) for place in set(wall)} == {
         part.name for part in report.path.critical.walls
     }
@@ -284,10 +295,10 @@ def test_a_timeline_with_too_much_detail_is_merged_and_says_so(report, monkeypat
 
     step = head["steps"][0]
     streams = sum(lane["kind"] == "stream" for lane in step["lanes"])
-    start, length, wall = columns[5 * len(step["lanes"]) + 4 * streams :][:3]
+    gap, length, wall = columns[5 * len(step["lanes"]) + 4 * streams :][:3]
     (told,) = (entry for entry in report.analysis.ranks[0].steps if entry.index == step["step"])
 
-    assert (np.cumsum(start)[1:] == np.cumsum(start)[:-1] + length[:-1]).all()
+    assert not gap.any()
     assert [int(length[wall == place].sum()) for place in range(5)] == list(told.walls.parts())
     assert any("merged" in note for note in packed.notes)
     assert sum(map(len, columns)) < sum(map(len, unpacked_whole(report)))
@@ -320,7 +331,7 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
     assert re.sub(r"\s+", " ", told).strip() == (
         f"1 Overlap the exchange up to 1.25x {units.join_ends(before, after, ' → ')}"
         f" {units.signed_duration(round(step_ns / 1.25) - step_ns)}"
-        " ✗ Unmet: No pipeline <b> → Set it to 1. overlap true 1 unmet 1 setting, why"
+        " ✗ Unmet: No pipeline <b> → Set it to 1. overlap true 1 unmet Why"
         " Settings Megatron-LM Copy overlap true"
         " Conditions: 1 unmet ✗ unmet: No pipeline <b> → Set it to 1."
         " Why It stands alone. Published result, not a prediction: 1.2x (elsewhere) Caveat: More memory."
@@ -481,3 +492,151 @@ def test_without_a_finding_the_action_for_a_shared_gpu_is_to_capture_alone(repor
 
     assert answers["Why unknown"].startswith("Too much of the step has no known cause")
     assert answers["Do first"].startswith("Capture again while no other process uses the GPU.")
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory):
+    """Short and long steps in turn, so different that none can be replayed with the host times of others."""
+    path = tmp_path_factory.mktemp("page") / "run.sqlite"
+    write(path, steps=24, slow_ns=4_000_000)
+    return reported(path)
+
+
+def read_text(html):
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", html))).strip()
+
+
+def test_kinds_of_steps_stand_next_to_their_bars_and_in_the_terminal(uneven, report):
+    rank = uneven.analysis.ranks[0]
+    short, long = rank.modes
+    said = (
+        f"{len(short.steps)} of {sum(step.steady for step in rank.steps)} steps take about"
+        f" {units.duration(short.median_ns)}, {len(long.steps)} about {units.duration(long.median_ns)}."
+    )
+    strips = [
+        read_text(write_analysis_page(one).partition('<figure class="strip">')[2].partition("</figure>")[0])
+        for one in (uneven, report)
+    ]
+    screens = [" ".join(show_first_screen(one.analysis).split()) for one in (uneven, report)]
+
+    assert [said in text for text in (*strips, *screens)] == [True, False, True, False]
+    assert "kinds of" not in strips[1] + screens[1]
+
+
+def show_first_screen(analysis):
+    console = Console(file=io.StringIO(), width=200)
+    console.print(render_first_screen(analysis, "run.sqlite"))
+    return console.file.getvalue()
+
+
+def test_bounds_without_a_replay_are_less_sure_than_the_breakdown_and_say_why(uneven):
+    analysis = uneven.analysis
+    split, bounds, *_ = state_analysis(analysis).doubts
+    error = units.percent(analysis.replay.check.error_median)
+    screen = " ".join(show_first_screen(analysis).split())
+
+    assert analysis.replay.refused is not None
+    assert split.head == "High confidence in the time breakdown"
+    assert "replay" not in split.text.lower()
+    assert (bounds.head, bounds.grade) == ("Upper bounds are less sure", "likely")
+    assert f"replay error {error}, limit 5.0 %" in bounds.text
+    assert "Upper bounds are less sure: fixes are not simulated, because steps vary too much" in screen
+    assert read_text(write_analysis_page(uneven)).count("Upper bounds are less sure.") == 1
+
+
+def make_fix(name, *settings, **others):
+    """A fix with some settings and no more."""
+    return Fix(
+        id=name,
+        title=f"Try {name}",
+        wall=Wall.HOST,
+        causes=("host/framework",),
+        why="It helps.",
+        settings=settings,
+        preconditions=(),
+        blocked=False,
+        recoverable_ns=None,
+        speedup_ceiling=None,
+        expected_gain=None,
+        caveats=(),
+        verify="Look again.",
+        source="docs",
+        **others,
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "line", "link"),
+    [
+        pytest.param(
+            [("pytorch", "loader = DataLoader(num_workers=...)  # as many as cores")],
+            "loader = DataLoader(num_workers=...)",
+            "Why",
+            id="a sketch",
+        ),
+        pytest.param(
+            [("pytorch", "side = Stream()"), ("pytorch", "wait(side)"), ("environment", "A=1")],
+            "side = Stream()",
+            "3 settings, why",
+            id="several lines",
+        ),
+        pytest.param(
+            [("pytorch", "f(<size>)"), ("jax", "--flag=1")], "f(<size>)", "Why", id="another framework"
+        ),
+        pytest.param([], "", "Why", id="none"),
+    ],
+)
+def test_the_card_of_a_fix_shows_its_first_setting_as_the_terminal_does(report, settings, line, link):
+    fix = make_fix("it", *(Setting(system, key, "") for system, key in settings))
+    analysis = replace(report.analysis, fixes=(fix,))
+    text = write_analysis_page(replace(report, analysis=analysis))
+    summary = text.partition('<details class="why"><summary>')[2].partition("</summary>")[0]
+
+    assert read_text(summary.replace("<wbr>", "")) == f"{line} {link}".strip()
+    assert not line or line in show_first_screen(analysis)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (["a=1"], ["a=1"], "Recommendation 1 has the same settings."),
+        (["a=1"], ["a=1", "b=1"], "Includes all settings of recommendation 1."),
+        (["a=1", "b=1"], ["a=1"], "Recommendation 1 includes these settings."),
+        (["a=1", "E=1"], ["a=1", "b=1"], ""),
+        (["a=1", "E=1"], ["a=1"], "Recommendation 1 includes these settings."),
+        (["a=1", "E=1"], ["a=1", "E=1"], "Recommendation 1 has the same settings."),
+    ],
+)
+def test_settings_for_any_framework_count_where_two_fixes_are_compared(first, second, said):
+    """Capitals are variables of the environment, which each framework needs in addition."""
+    one, other = (
+        make_fix(
+            name, *(Setting("environment" if key[0].isupper() else "pytorch", key, "") for key in settings)
+        )
+        for name, settings in (("one", first), ("other", second))
+    )
+    (earlier,) = (build_card(one, 1_000),)
+
+    assert build_card(other, 1_000, [earlier]).overlap == said
+
+
+@pytest.mark.parametrize(
+    ("keeps_floor", "shown"),
+    [
+        pytest.param(True, "at most 1.33x about 1.25x at the rates that libraries reach", id="two speedups"),
+        pytest.param(False, "about 1.25x", id="an estimate"),
+    ],
+)
+def test_the_step_after_a_fix_is_that_of_a_speedup_next_to_it(report, keeps_floor, shown):
+    step_ns = report.analysis.ranks[0].typical.step_ns
+    fix = replace(
+        make_fix("it", Setting("pytorch", "f()", "")),
+        speedup_ceiling=1.25,
+        recoverable_ns=round(step_ns / 5),
+        most_speedup=1.33,
+        keeps_floor=keeps_floor,
+    )
+    text = write_analysis_page(replace(report, analysis=replace(report.analysis, fixes=(fix,))))
+    gain = read_text(text.partition('<p class="gain">')[2].partition("<strong>")[0])
+
+    assert gain == shown

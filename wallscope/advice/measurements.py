@@ -287,14 +287,7 @@ def _low_clock_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None:
     found = run.rank.speed_of_light
     if found is None or not any(one.peak_share is not None for one in found.clocks):
         return None
-    categories = {None, *(cause.removeprefix("compute/") for cause in causes)}
-    lines = [one for one in found.lines if one.category in categories]
-    known_ns = sum(
-        each.ns or 0 for one in lines for each in one.explained_by if each.reason is BelowPeak.LOW_CLOCK
-    )
-    slowed = {one.category: max(1 - (one.peak_share or 1.0), 0.0) for one in found.clocks}
-    own = (one for one in found.uncounted if one.category in categories)
-    return (known_ns + sum(one.work_ns * slowed.get(one.category, 0.0) for one in own)) / run.step_ns
+    return sum(found.measure_low_clock({cause.removeprefix("compute/") for cause in causes})) / run.step_ns
 
 
 def _dated_matrix_share(run: MeasuredRun, causes: tuple[str, ...]) -> float | None:

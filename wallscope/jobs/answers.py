@@ -31,6 +31,8 @@ from wallscope.model.finding_codes import FindingCode
 from wallscope.records import dataclass
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from wallscope.pipeline import AnalyzedCapture
 
 
@@ -376,6 +378,13 @@ def read_answer(path: Path) -> Analysis:
     return parse_answer(content, str(path), _AGAIN)
 
 
+@cache
+def _analyses() -> "TypeAdapter[Analysis]":
+    from pydantic import TypeAdapter  # noqa: PLC0415  # as in `parse_answer`
+
+    return TypeAdapter(Analysis)
+
+
 def parse_answer(content: bytes, name: str, cure: str) -> Analysis:
     """Return the answer about one export that bytes of somebody else spell.
 
@@ -388,7 +397,7 @@ def parse_answer(content: bytes, name: str, cure: str) -> Analysis:
         InputError: it is none of this version, or is about a job already.
         ProfileError: the profile of a rank is damaged, or of another version.
     """
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  # heavy, and only answers need it
+    from pydantic import ValidationError  # noqa: PLC0415  # heavy, and only answers need it
 
     from wallscope.profile.codec import Allowance, unpack_profile  # noqa: PLC0415  # same
 
@@ -398,7 +407,7 @@ def parse_answer(content: bytes, name: str, cure: str) -> Analysis:
         if schema != SCHEMA:
             other = describe_other_json(content)
             raise InputError(f"{name} — {other or f'{state_schema(schema, SCHEMA)} — {cure}'}")
-        found: Analysis = TypeAdapter(Analysis).validate_json(content)
+        found: Analysis = _analyses().validate_json(content)
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
         raise InputError(

@@ -3,8 +3,9 @@
 Each nanosecond of the typical step is in one line. `None` is unknown.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from wallscope.model.enums import ComputeCategory, Precision
 from wallscope.model.planned_work import PlanMismatch
@@ -223,6 +224,13 @@ class SampledClock:
     peak_share: Annotated[float | None, Shown("share of the clock of the peak rates", "of peak", "percent")]
 
 
+class LowClockLoss(NamedTuple):
+    """Time that a low clock costs, in ns: of kernels with known FLOPs, and about that of the others."""
+
+    known_ns: int
+    unknown_ns: float
+
+
 @dataclass(frozen=True, slots=True)
 class SpeedOfLight:
     """Where the typical step of a rank loses its FLOPs: `lines` sum to `window_ns` exactly.
@@ -269,6 +277,20 @@ class SpeedOfLight:
     def peak_share(self) -> float | None:
         """MFU, else HFU; `None` without a step or its FLOPs."""
         return None if not self.is_step else self.hfu if self.mfu is None else self.mfu
+
+    def measure_low_clock(self, categories: Collection[str]) -> LowClockLoss:
+        """Return what kernels of some categories lose by a clock below that of the peak.
+
+        Of lines without known FLOPs it is as much as is missing of the clock.
+        """
+        reasons = (each for one in self.lines if one.category in categories for each in one.explained_by)
+        known_ns = sum(one.ns or 0 for one in reasons if one.reason is BelowPeak.LOW_CLOCK)
+        unknown_ns = sum(
+            self.total(LedgerLine.COMPUTE_UNKNOWN, category=one.category) * max(1 - one.peak_share, 0.0)
+            for one in self.clocks
+            if one.peak_share is not None and one.category in categories
+        )
+        return LowClockLoss(known_ns, unknown_ns)
 
     def total(self, *lines: LedgerLine, category: ComputeCategory | None = None) -> int:
         """Return the ns of some lines, of one category if it is given."""

@@ -10,7 +10,13 @@ import polars as pl
 
 from wallscope.model.analysis import Clock, ClockMethod, Clocks
 from wallscope.model.enums import Collective
-from wallscope.ranks.match_collectives import AllCollectives, Times64, fit_line, has_drift_evidence
+from wallscope.ranks.match_collectives import (
+    AllCollectives,
+    Times64,
+    fit_line,
+    has_drift_evidence,
+    join_meetings,
+)
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import CLOCK_ROUNDS_COUNT, LARGEST_DRIFT_RATIO
 
@@ -45,7 +51,7 @@ class _ClockFit:
 
 def align_clocks(gathered: AllCollectives, meetings: pl.DataFrame) -> AlignedCollectives:
     """Return the collectives with their meetings, on the clock of the host that shares most collectives."""
-    rows = gathered.rows.join(meetings, on="row", how="left", maintain_order="left")
+    rows = join_meetings(gathered.rows, meetings)
     fits = _fit_clocks(rows)
     numbers = range(len(gathered.hostnames))
     is_tied = pl.col("clock").is_in([clock for clock in numbers if clock in fits])
@@ -82,9 +88,12 @@ def _method(gathered: AllCollectives, tied_count: int) -> ClockMethod:
     return "collective-ends" if tied_count == clock_count else "unaligned"
 
 
-def _select_simultaneous(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the matched rows whose ends are one moment; if a job has none of these, all matched ones."""
-    matched = rows.filter(pl.col("meeting").is_not_null())
+def _select_simultaneous(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """Return the matched ends that are one moment; if a job has none of these, all matched ones.
+
+    `by` are columns that are needed with their meetings.
+    """
+    matched = rows.select(*by, "meeting", "operation", "end_ns").filter(pl.col("meeting").is_not_null())
     symmetric = matched.filter(pl.col("operation").is_in([str(kind) for kind in SYMMETRIC]))
     return matched if symmetric.is_empty() else symmetric
 
@@ -97,13 +106,14 @@ def _fit_clocks(rows: pl.DataFrame) -> dict[int, _ClockFit]:
     present = rows["clock"].unique().sort().to_list()
     if not present:
         return {}
-    ends = _find_ends(_select_simultaneous(rows))
+    ends = _find_ends(_select_simultaneous(rows, "clock"))
     sizes = ends.filter("shared").group_by("clock").len().sort("len", "clock", descending=[True, False])
     reference = present[0] if sizes.is_empty() else int(sizes["clock"][0])
     fits = {reference: _ClockFit(0, 0.0, 0.0, 0, has_drift=True)}
     _reach_clocks(ends, fits)
     if len(fits) < len(present):
-        _reach_clocks(_find_ends(rows.filter(pl.col("meeting").is_not_null())), fits)
+        matched = rows.select("clock", "meeting", "end_ns").filter(pl.col("meeting").is_not_null())
+        _reach_clocks(_find_ends(matched), fits)
     return fits
 
 
@@ -153,7 +163,7 @@ def _shift_times(rows: pl.DataFrame, shift: Times64) -> pl.DataFrame:
 def _correct_members(rows: pl.DataFrame) -> Times64:
     """Return the correction of each rank's times, in ns, that aligns its ends with those of its peers."""
     missing = pl.col("end_ns").median().over("meeting") - pl.col("end_ns")
-    simultaneous = _select_simultaneous(rows).select(
+    simultaneous = _select_simultaneous(rows, "member").select(
         "member", added=missing
     )  # Inside of agg, over would see only one member.
     own = simultaneous.group_by("member").agg(pl.col("added").median())

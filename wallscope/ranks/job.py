@@ -27,9 +27,9 @@ from wallscope.model.analysis import (
 from wallscope.model.diagnosis import Dominant, Walls
 from wallscope.model.enums import Axis, Collective, ComputeCategory, Wall
 from wallscope.model.profile import Profile
-from wallscope.process_tuning import run_both, run_side_by_side
+from wallscope.process_tuning import release_memory, run_both, run_side_by_side
 from wallscope.ranks.clocks import align_clocks
-from wallscope.ranks.culprits import JobShape, find_culprits
+from wallscope.ranks.culprits import Culprit, JobShape, find_culprits
 from wallscope.ranks.job_replay import build_job_graph
 from wallscope.ranks.job_sentences import list_job_sentences
 from wallscope.ranks.match_collectives import (
@@ -37,6 +37,7 @@ from wallscope.ranks.match_collectives import (
     gather_collectives,
     match_meetings,
     match_messages,
+    rows_by_member,
 )
 from wallscope.ranks.stragglers import JobRanks, name_stragglers
 from wallscope.ranks.wait_split import (
@@ -86,7 +87,7 @@ class MatchedJob:
 
     def rows_by_member(self) -> dict[int, pl.DataFrame]:
         """Return the collectives of each rank that has some, by member."""
-        return _by_member(self.rows)
+        return rows_by_member(self.rows)
 
 
 def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | None = None) -> MatchedJob:
@@ -97,15 +98,22 @@ def match_ranks(profiles: Sequence[Profile], judge: Judge, world_size: int | Non
         judge: decides the dominant wall.
         world_size: the number of ranks of the job, as far as known.
     """
-    all_rows, numbers = gather_collectives(profiles), [profile.header.rank for profile in profiles]
-    found = align_clocks(all_rows, match_meetings(all_rows.rows, numbers))
-    rows = split_waits(add_meetings(found.rows, match_messages(found.rows, numbers)))
+    rows, clocks = _match_collectives(profiles)
+    release_memory()
     steps = tuple(select_steps(profile) for profile in profiles)
     job, split = run_both(
-        lambda: _judge_job(profiles, steps, rows, found.clocks, judge, world_size),
+        lambda: _judge_job(profiles, steps, rows, clocks, judge, world_size),
         lambda: _split_profiles(profiles, rows),
     )
     return MatchedJob(job, split, rows, steps)
+
+
+def _match_collectives(profiles: Sequence[Profile]) -> tuple[pl.DataFrame, Clocks]:
+    """Return the collectives of all ranks (`MatchedJob.rows`), and the clocks that they had."""
+    numbers = [profile.header.rank for profile in profiles]
+    gathered = gather_collectives(profiles)
+    found = align_clocks(gathered, match_meetings(gathered.rows, numbers))
+    return split_waits(add_meetings(found.rows, match_messages(found.rows, numbers))), found.clocks
 
 
 def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
@@ -121,13 +129,11 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
     ranks = JobRanks(profiles, steps, alike, _peers(rows), rank_names(profiles))
     stage_of = find_stages(rows, profiles)
     in_stages = summarize_pipeline(rows, stage_of, profiles, steps)
-    graph = build_job_graph(rows, profiles, steps) if rows["is_whole"].any() else None
-    step_ns = None if graph is None else graph.measure_step_ns(graph.own)
-    culprits = () if graph is None else find_culprits(graph, _describe_shape(rows, profiles, stage_of))
-    if graph is not None and step_ns is not None and not culprits and not graph.shows_begins(step_ns):
-        step_ns = None
-    late = name_stragglers(ranks, culprits, stage_of)
     members = _summarize_members(rows, ranks, stage_of)
+    collectives = _summarize_collectives(rows, steps, members)
+    step_ns, culprits = _replay_job(profiles, steps, rows, stage_of)
+    release_memory()
+    late = name_stragglers(ranks, culprits, stage_of)
     critical = min(
         _list_held_up(late) or _list_slowest(in_stages, steps) or range(len(members)),
         key=lambda place: (_waiting_order(members[place]), members[place].rank or 0, place),
@@ -148,16 +154,30 @@ def _judge_job(  # noqa: PLR0913, PLR0917  # all that is known of the ranks
         groups=alike,
         stragglers=late,
         replayed_step_ns=None if step_ns is None else round(step_ns),
-        collectives=_summarize_collectives(rows, steps, members),
+        collectives=collectives,
         pipeline=in_stages,
         clock=clocks,
     )
     return replace(job, verdict=" ".join(list_job_sentences(job, profiles[0].header.work.unit)))
 
 
+def _replay_job(
+    profiles: Sequence[Profile], steps: Sequence[StepSums], rows: pl.DataFrame, stage_of: dict[int, int]
+) -> tuple[float | None, tuple[Culprit, ...]]:
+    """Return the mean step of the replay in ns, `None` where none shows it, and what holds the job up."""
+    graph = build_job_graph(rows, profiles, steps) if rows["is_whole"].any() else None
+    if graph is None:
+        return None, ()
+    culprits = find_culprits(graph, _describe_shape(rows, profiles, stage_of))
+    step_ns = graph.measure_step_ns(graph.own)
+    if step_ns is not None and not culprits and not graph.shows_begins(step_ns):
+        return None, ()
+    return step_ns, culprits
+
+
 def _split_profiles(profiles: Sequence[Profile], rows: pl.DataFrame) -> tuple[Profile, ...]:
     """Return the profiles with the time of collectives split by their rows."""
-    of_member, nothing = _by_member(rows), rows.clear()
+    of_member, nothing = rows_by_member(rows), rows.clear()
     return run_side_by_side(
         lambda place: split_profile(profiles[place], of_member.get(place, nothing)), range(len(profiles))
     )
@@ -176,7 +196,8 @@ def rank_names(profiles: Sequence[Profile]) -> tuple[str, ...]:
 
 def _peers(rows: pl.DataFrame) -> dict[int, frozenset[int]]:
     """Return the peers of each member in collectives other than the pipeline's."""
-    pairs = rows.filter(pl.col("is_whole") & ~pl.col("is_pipeline")).select("group", "member").unique()
+    met = rows.select("group", "member", "is_whole", "is_pipeline")
+    pairs = met.filter(pl.col("is_whole") & ~pl.col("is_pipeline")).select("group", "member").unique()
     found: defaultdict[int, set[int]] = defaultdict(set)
     for members in pairs.group_by("group").agg("member")["member"].to_list():
         for member in members:
@@ -196,16 +217,12 @@ def _summarize_members(
     rows: pl.DataFrame, ranks: JobRanks, stage_of: dict[int, int]
 ) -> tuple[RankWaits, ...]:
     group_of = {place: number for number, group in enumerate(ranks.groups) for place in group.places}
-    own_rows = _by_member(rows)
+    own_rows = rows_by_member(rows)
     nothing = rows.clear()
     return tuple(
         _summarize_member(ranks, place, own_rows.get(place, nothing), group_of[place], stage_of.get(place))
         for place in range(len(ranks.profiles))
     )
-
-
-def _by_member(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
-    return {int(own["member"][0]): own for own in rows.partition_by("member", maintain_order=True)}
 
 
 def _summarize_member(
@@ -249,7 +266,8 @@ def _summarize_member(
 def _describe_shape(rows: pl.DataFrame, profiles: Sequence[Profile], stage_of: dict[int, int]) -> JobShape:
     """Return where the ranks are, and who meets whom."""
     hosts = [{entry.hostname for entry in profile.header.inputs} for profile in profiles]
-    met = rows.filter("is_whole").group_by("group").agg(
+    whole = rows.select("group", "member", "axis", "transfer_ns", "is_whole").filter("is_whole")
+    met = whole.group_by("group").agg(
         pl.col("member").unique().sort(),
         pl.col("axis").mode().sort().first().cast(pl.String),
         ns=pl.col("transfer_ns").sum(),
@@ -315,7 +333,10 @@ def _charge_walls(rows: pl.DataFrame, ranks: JobRanks, late: tuple[Straggler, ..
     wall_of = {
         place: one.cause_wall for one in reversed(late) if one.cause_wall is not None for place in one.places
     }
-    whole = rows.filter("is_whole")
+    if not wall_of:
+        return charged
+    waited = rows.select("meeting", "member", "input", "step", "is_whole", "is_last", "blocking_wait_ns")
+    whole = waited.filter("is_whole")
     last = whole.filter(pl.col("is_last") & pl.col("member").is_in(list(wall_of))).select(
         "meeting", whom="member"
     )
@@ -344,11 +365,17 @@ def _mean_walls(charged: Sequence[Times]) -> Walls:
     return Walls(*(round(float(part)) for part in np.mean(means, axis=0)))
 
 
+_OF_KINDS = (
+    "meeting", "member", "input", "step", "operation", "axis", "transfer_ns", "wait_ns", "bus_bytes",
+    "is_whole",
+)  # fmt: skip
+
+
 def _summarize_collectives(
     rows: pl.DataFrame, steps: Sequence[StepSums], members: tuple[RankWaits, ...]
 ) -> JobCollectives:
-    whole = rows.filter("is_whole")
-    partial = rows.filter(pl.col("meeting").is_not_null() & ~pl.col("is_whole"))
+    met = rows.select(_OF_KINDS).filter(pl.col("meeting").is_not_null())
+    whole, partial = met.filter("is_whole"), met.filter(~pl.col("is_whole"))
     count = max(len(members), 1)
     return JobCollectives(
         matched=whole["meeting"].n_unique(),
@@ -366,7 +393,7 @@ def _summarize_kinds(whole: pl.DataFrame, steps: Sequence[StepSums]) -> tuple[Co
         own.ordinary.with_columns(pl.lit(member, pl.UInt32).alias("member"))
         for member, own in enumerate(steps)
     ]
-    sized = whole.with_columns(size=pl.len().over("meeting"))
+    sized = whole.with_columns(size=pl.len().over("meeting")).drop("meeting", "is_whole")
     counted = sized.join(pl.concat(ordinary), on=["member", "input", "step"], maintain_order="left")
     own_steps = {member: max(len(own.ordinary), 1) for member, own in enumerate(steps)}
     weighted = counted.with_columns(

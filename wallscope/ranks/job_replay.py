@@ -13,10 +13,11 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Rows, sum_by_group
+from wallscope.columns import Codes, Rows, sum_by_group
 from wallscope.kernels import job_replay, views
 from wallscope.model.profile import Profile
-from wallscope.ranks.rank_chains import BEGIN, place_launches, read_chain
+from wallscope.ranks.match_collectives import rows_by_member
+from wallscope.ranks.rank_chains import BEGIN, RankChain, place_launches, read_chain
 from wallscope.ranks.wait_split import StepSums
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import CULPRIT_SHARE, MOST_REPLAYED_STEPS_COUNT
@@ -166,19 +167,16 @@ def build_job_graph(
     if any(_lacks_window(profile, window) for profile in profiles):
         return None
     is_of_program = (pl.col("blocking_ns") > 0).mean().over(_KIND) >= _AWAITED_SHARE
-    own = rows.with_columns(is_of_program=is_of_program).partition_by("member", as_dict=True)
-    nothing = rows.clear().with_columns(is_of_program=is_of_program)
-    ranks = place_launches(
-        [read_chain(own.get((member,), nothing), one, window) for member, one in enumerate(profiles)]
+    marked = rows.with_columns(is_of_program=is_of_program)
+    own, nothing = rows_by_member(marked), marked.clear()
+    chains = _join_chains(
+        place_launches(
+            [read_chain(own.get(member, nothing), one, window) for member, one in enumerate(profiles)]
+        )
     )
-    stays = pl.concat([rank.stays for rank in ranks])
+    stays = chains.stays
     if stays.is_empty():
         return None
-    first_stay = np.concatenate(([0], np.cumsum([len(rank.stays) for rank in ranks])))
-    event_stay = np.concatenate(
-        [np.where(rank.stay >= 0, rank.stay + at, -1) for rank, at in zip(ranks, first_stay, strict=False)]
-    )
-    before, gap_ns = zip(*(rank.find_before() for rank in ranks), strict=True)
     meetings = _number_meetings(stays)
     meeting, count = meetings.meeting, int(meetings.meeting.max()) + 1
     start_ns, end_ns = stays["start_ns"].to_numpy(), stays["end_ns"].to_numpy()
@@ -189,46 +187,93 @@ def build_job_graph(
     np.minimum.at(transfer_ns, meeting, residence_ns)
     exit_ns = end_ns - came_ns[meeting] - transfer_ns[meeting]
     leaves_early = end_ns < came_ns[meeting]
-    kind = np.concatenate([rank.kind for rank in ranks])
-    event_step = np.concatenate([rank.step for rank in ranks])
+    is_begin = chains.kind == BEGIN
     meeting_step = np.zeros(count, np.int64)
-    np.maximum.at(meeting_step, meeting[event_stay[kind == BEGIN]], event_step[kind == BEGIN])
-    segments = [rank.segments for rank in ranks]
-    segment_ptr = np.concatenate(([0], np.cumsum(segments)))
+    np.maximum.at(meeting_step, meeting[chains.event_stay[is_begin]], chains.event_step[is_begin])
     graph = JobGraph(
         first_step=window[0],
         steps=window[1] - window[0] + 1,
-        own=OwnTimes(
-            np.concatenate([rank.compute_ns for rank in ranks]),
-            np.concatenate([rank.rest_ns for rank in ranks]),
-            transfer_ns,
-        ),
-        event_ptr=np.concatenate(([0], np.cumsum([rank.kind.size for rank in ranks]))),
-        kind=kind,
-        event_stay=event_stay,
-        lag_ns=np.concatenate([rank.lag_ns for rank in ranks]),
-        begin_ns=np.array([rank.begin_ns for rank in ranks], np.int64),
+        own=OwnTimes(chains.compute_ns, chains.rest_ns, transfer_ns),
+        event_ptr=chains.event_ptr,
+        kind=chains.kind,
+        event_stay=chains.event_stay,
+        lag_ns=chains.lag_ns,
+        begin_ns=chains.begin_ns,
         stay_rank=stays["member"].to_numpy().astype(np.int64),
-        stay_before=np.concatenate(
-            [np.where(one >= 0, one + at, -1) for one, at in zip(before, first_stay, strict=False)]
-        ),
-        gap_ns=np.concatenate(gap_ns),
+        stay_before=chains.stay_before,
+        gap_ns=chains.gap_ns,
         stay_meeting=meeting,
         exit_ns=exit_ns,
         alone_ns=np.where(leaves_early, residence_ns, -1),
         member_ptr=np.concatenate(([0], np.cumsum(np.bincount(meeting, minlength=count)))),
         member=np.argsort(meeting, kind="stable"),
-        event_step=event_step,
+        event_step=chains.event_step,
         meeting_step=meeting_step,
-        segment=np.concatenate([rank.segment + at for rank, at in zip(ranks, segment_ptr, strict=False)]),
-        segment_ptr=segment_ptr,
-        segment_shape=np.concatenate([rank.mix_segments() for rank in ranks]),
-        program=tuple(rank.program for rank in ranks),
+        segment=chains.segment,
+        segment_ptr=chains.segment_ptr,
+        segment_shape=chains.segment_shape,
+        program=chains.program,
         meeting_group=meetings.group,
         meeting_kind=meetings.kind,
         meeting_bytes=meetings.sent_bytes,
     )
     return _free_alone(graph, meetings.like)
+
+
+@dataclass(frozen=True, slots=True)
+class _JoinedChains:
+    """The chains of all ranks one after the other, as in `JobGraph`, and their stays."""
+
+    stays: pl.DataFrame
+    event_ptr: Rows
+    kind: Rows
+    event_stay: Rows
+    compute_ns: Times
+    rest_ns: Times
+    lag_ns: Times
+    begin_ns: Times
+    stay_before: Rows
+    gap_ns: Times
+    event_step: Rows
+    segment: Rows
+    segment_ptr: Rows
+    segment_shape: Rows
+    program: tuple[bytes, ...]
+
+
+def _join_chains(ranks: Sequence[RankChain]) -> _JoinedChains:
+    first_stay = _count_up([len(rank.stays) for rank in ranks])
+    segment_ptr = _count_up([rank.segments for rank in ranks])
+    before, gap_ns = zip(*(rank.find_before() for rank in ranks), strict=True)
+    return _JoinedChains(
+        stays=pl.concat([rank.stays for rank in ranks]),
+        event_ptr=_count_up([rank.kind.size for rank in ranks]),
+        kind=np.concatenate([rank.kind for rank in ranks], dtype=np.int64),
+        event_stay=_join_rows([rank.stay for rank in ranks], first_stay),
+        compute_ns=np.concatenate([rank.compute_ns for rank in ranks]),
+        rest_ns=np.concatenate([rank.rest_ns for rank in ranks]),
+        lag_ns=np.concatenate([rank.lag_ns for rank in ranks]),
+        begin_ns=np.array([rank.begin_ns for rank in ranks], np.int64),
+        stay_before=_join_rows(before, first_stay),
+        gap_ns=np.concatenate(gap_ns),
+        event_step=np.concatenate([rank.number_steps() for rank in ranks]),
+        segment=_join_rows([rank.number_segments() for rank in ranks], segment_ptr),
+        segment_ptr=segment_ptr,
+        segment_shape=np.concatenate([rank.mix_segments() for rank in ranks]),
+        program=tuple(rank.program for rank in ranks),
+    )
+
+
+def _count_up(sizes: Sequence[int]) -> Rows:
+    """Return where each of some parts begins, and then the end of the last, int64."""
+    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+
+
+def _join_rows(parts: Sequence[Codes], first: Rows) -> Rows:
+    """Return the rows in all of those in each part, -1 where that is none, int64."""
+    joined = np.concatenate(parts, dtype=np.int64)
+    added = np.repeat(first[:-1], [part.size for part in parts])
+    return np.where(joined >= 0, joined + added, -1)
 
 
 def _free_alone(graph: JobGraph, like: Rows) -> JobGraph:

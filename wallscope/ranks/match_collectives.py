@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from wallscope.columns import Rows, as_integers
+from wallscope.columns import Rows, as_integers, find_places, iterate_runs
 from wallscope.model.enums import Axis, Collective
 from wallscope.model.profile import BEFORE, INSIDE, RANK_COLLECTIVES, Profile, ProfiledInput
+from wallscope.profile.step_slices import encode_pairs
 from wallscope.ranks.rank_order import MeasureSpread, RankOrder, find_rank_order, sample_evenly
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
@@ -55,14 +56,9 @@ ALL_COLLECTIVES: Final = pl.Schema(
         "clock": pl.UInt32(),
         "session_ns": pl.Int64(),  # its start in the session
         **{name: dtype for name, dtype in RANK_COLLECTIVES.items() if name not in {*BEFORE, *INSIDE}},
-        **{f"at_{name.removeprefix('before_')}": pl.Int64() for name in BEFORE},  # attributed until its begin
-        **{f"out_{name.removeprefix('before_')}": pl.Int64() for name in BEFORE},  # attributed until its end
     }
 )
-"""Rows of `RANK_COLLECTIVES` of all ranks; times count from the first start of a session."""
-
-AT = tuple(name for name in ALL_COLLECTIVES.names() if name.startswith("at_"))
-OUT = tuple(name for name in ALL_COLLECTIVES.names() if name.startswith("out_"))
+"""Rows of `RANK_COLLECTIVES` of all ranks, rank after rank; times count from the first start of a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +74,15 @@ def gather_collectives(profiles: Sequence[Profile]) -> AllCollectives:
     """Return the collectives of all ranks of a job in one table, in the order of the ranks.
 
     Captures of one host use one clock, from the start of their session. An export without host or start has
-    its own clock.
+    its own clock. What is the same in the profiles is in memory once.
     """
     keys: dict[tuple[str, str], int] = {}
     hostnames: list[str | None] = []
     known = [entry.session_start_utc_ns for profile in profiles for entry in profile.header.inputs]
     base_ns = min((start_ns for start_ns in known if start_ns is not None), default=0)
-    frames = []
-    for member, profile in enumerate(profiles):
-        clocks, shifts = [], []
+    clocks, shifts_ns, first = list[int](), list[int](), list[int]()
+    for profile in profiles:
+        first.append(len(clocks))
         for entry in profile.header.inputs:
             key = _clock_key(entry)
             if key not in keys:
@@ -94,13 +90,21 @@ def gather_collectives(profiles: Sequence[Profile]) -> AllCollectives:
                 hostnames.append(entry.hostname)
             clocks.append(keys[key])
             start_ns = entry.session_start_utc_ns
-            shifts.append(0 if start_ns is None else start_ns - base_ns)
-        frames.append(_place_on_clock(profile.collectives, member, clocks, shifts))
-    together = pl.concat([ALL_COLLECTIVES.to_frame().drop("row"), *frames])
+            shifts_ns.append(0 if start_ns is None else start_ns - base_ns)
+    frames = [_list_collectives(profile) for profile in profiles]
+    member = np.repeat(np.arange(len(profiles)), [len(own) for own in frames])
+    together = pl.concat([RANK_COLLECTIVES.to_frame(), *frames])
+    capture = np.array(first, np.int64)[member] + together["input"].to_numpy()
+    shift_ns = pl.Series(np.array(shifts_ns, np.int64)[capture])
+    rows = together.with_columns(
+        pl.Series("member", member, pl.UInt32),
+        pl.Series("clock", np.array(clocks, np.int64)[capture], pl.UInt32),
+        pl.col("start_ns").alias("session_ns"),
+        pl.col("start_ns") + shift_ns,
+        pl.col("end_ns") + shift_ns,
+    ).with_row_index("row")
     captures = {entry.fingerprint for profile in profiles for entry in profile.header.inputs}
-    return AllCollectives(
-        together.with_row_index("row").cast(ALL_COLLECTIVES), tuple(hostnames), len(captures)
-    )
+    return AllCollectives(rows.select(ALL_COLLECTIVES.names()), tuple(hostnames), len(captures))
 
 
 def _clock_key(entry: ProfiledInput) -> tuple[str, str]:
@@ -109,28 +113,31 @@ def _clock_key(entry: ProfiledInput) -> tuple[str, str]:
     return "host", entry.hostname
 
 
-def _place_on_clock(table: pl.DataFrame, member: int, clocks: list[int], shifts: list[int]) -> pl.DataFrame:
-    """Return a rank's collectives on its clock, with the time of each wall until their begins and ends."""
-    if not clocks:
-        return ALL_COLLECTIVES.to_frame().drop("row")
-    of_input = table["input"]
-    shift_ns = pl.Series("shift", shifts, dtype=pl.Int64).gather(of_input)
-    walls = [pl.col(before).cum_sum().over("input").alias(at) for before, at in zip(BEFORE, AT, strict=True)]
-    return (
-        table.sort("input", "place")
-        .with_columns(
-            pl.lit(member, pl.UInt32).alias("member"),
-            pl.Series("clock", clocks, dtype=pl.UInt32).gather(of_input).alias("clock"),
-            pl.col("start_ns").alias("session_ns"),
-            pl.col("start_ns") + shift_ns,
-            pl.col("end_ns") + shift_ns,
-            *walls,
-        )
-        .with_columns(
-            (pl.col(at) + pl.col(inside)).alias(out) for at, inside, out in zip(AT, INSIDE, OUT, strict=True)
-        )
-        .select(name for name in ALL_COLLECTIVES.names() if name != "row")
-    )
+def _list_collectives(profile: Profile) -> pl.DataFrame:
+    """Return the collectives of a rank's captures in the order of their begins; no copy of what has that."""
+    table = profile.collectives
+    if not profile.header.inputs:
+        return table.clear()
+    places = encode_pairs(table, "place")
+    return table if (places[1:] >= places[:-1]).all() else table[np.argsort(places, kind="stable")]
+
+
+def sum_walls_until(profile: Profile) -> tuple[Times, Times]:
+    """Return the time of each wall until the begins and until the ends of a rank's collectives.
+
+    Both are int64[collectives, walls], ns, in the order of the rank's rows of `ALL_COLLECTIVES`.
+    """
+    table = _list_collectives(profile)
+    until_ns = table.select(pl.col(BEFORE).cum_sum().over("input")).to_numpy()
+    return until_ns, until_ns + table.select(INSIDE).to_numpy()
+
+
+def rows_by_member(rows: pl.DataFrame) -> dict[int, pl.DataFrame]:
+    """Return the rows of each rank that has some, by member, where they come rank after rank.
+
+    They are in memory once.
+    """
+    return {member: rows[own] for member, own in iterate_runs(rows["member"].to_numpy())}
 
 
 Times64 = npt.NDArray[np.float64]
@@ -407,16 +414,19 @@ def match_messages(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     A rank may exchange messages with several others on one stream: each round pairs series that end together,
     and the rest stays for the next.
     """
-    tied = rows.filter(pl.col("is_tied") & (pl.col("operation") == Collective.SEND_RECV)).with_columns(
-        clock=pl.lit(0, pl.UInt32)
+    is_tied_message = pl.col("is_tied") & (pl.col("operation") == Collective.SEND_RECV)
+    tied = (
+        rows.select(*_MATCHED, "meeting", "is_tied")
+        .filter(is_tied_message)
+        .with_columns(clock=pl.lit(0, pl.UInt32))
     )
     left = tied.filter(pl.col("meeting").is_null())
     if left.is_empty():
         return MEETINGS.to_frame()
     found, stages = list[pl.DataFrame](), Unions()
     within = pl.col("axis").is_in([str(axis) for axis in WITHIN_STAGE])
-    met = rows.filter(pl.col("meeting").is_not_null() & within).group_by("group")
-    for members in met.agg(pl.col("member").unique())["member"].to_list():
+    met = rows.select("member", "axis", "meeting", "group").filter(pl.col("meeting").is_not_null() & within)
+    for members in met.group_by("group").agg(pl.col("member").unique())["member"].to_list():
         stages.add(members)
     may_meet = _find_partners(_gather_messages(tied), numbers, stages)
     while not left.is_empty():
@@ -429,6 +439,13 @@ def match_messages(rows: pl.DataFrame, numbers: Sequence[int | None]) -> pl.Data
     return _number_groups(rows, found)
 
 
+def join_meetings(rows: pl.DataFrame, meetings: pl.DataFrame) -> pl.DataFrame:
+    """Return collectives with the columns of `MEETINGS`, null for those that met none; no other is copied."""
+    places = find_places(rows["row"].to_numpy(), meetings["row"].to_numpy())
+    at = pl.Series("at", places).replace(-1, None)
+    return rows.hstack([column.gather(at) for column in meetings.drop("row")])
+
+
 def add_meetings(rows: pl.DataFrame, further: pl.DataFrame) -> pl.DataFrame:
     """Return matched collectives with further meetings (`MEETINGS`) of rows that had none."""
     if further.is_empty():
@@ -439,11 +456,8 @@ def add_meetings(rows: pl.DataFrame, further: pl.DataFrame) -> pl.DataFrame:
     added = further.with_columns(
         pl.col("meeting") + pl.lit(meetings, pl.UInt32), pl.col("group") + pl.lit(groups, pl.UInt32)
     )
-    both = rows.join(added, on="row", how="left", maintain_order="left", suffix="_added")
-    names = [name for name in MEETINGS.names() if name != "row"]
-    return both.with_columns(pl.coalesce(name, f"{name}_added").alias(name) for name in names).drop(
-        f"{name}_added" for name in names
-    )
+    both = join_meetings(rows.select("row"), added).drop("row")
+    return rows.with_columns(pl.coalesce(pl.col(name), both[name]).alias(name) for name in both.columns)
 
 
 def _number_groups(rows: pl.DataFrame, found: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -492,7 +506,15 @@ def _gather_messages(rows: pl.DataFrame) -> _Candidates:
     return _Candidates(series, is_named=False, participants=_OF_A_MESSAGE, axis=Axis.PP)
 
 
+_MATCHED = (
+    "row", "member", "clock", "input", "communicator", "operation", "axis", "stream", "participants", "peer",
+    "start_ns", "end_ns",
+)  # fmt: skip
+"""Columns of `ALL_COLLECTIVES` that decide which meet."""
+
+
 def _list_candidates(rows: pl.DataFrame, numbers: Sequence[int | None]) -> Iterator[_Candidates]:
+    rows = rows.select(_MATCHED)
     known = rows.filter(pl.col("communicator").is_not_null())
     for whole in known.partition_by("communicator", maintain_order=True):
         for own in _divide_by_peers(whole, numbers):

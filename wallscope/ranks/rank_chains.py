@@ -7,15 +7,14 @@ ranks of the program.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 import polars as pl
 
-from wallscope.columns import Flags, Rows, as_integers
+from wallscope.columns import Codes, Flags, Rows, as_integers
 from wallscope.model.enums import Wall
 from wallscope.model.profile import Profile
-from wallscope.ranks.match_collectives import AT, OUT
+from wallscope.ranks.match_collectives import sum_walls_until
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import QUEUED_STAY_NS
 from wallscope.trace.intervals import Times
@@ -24,16 +23,22 @@ PASS, BEGIN, AWAIT = 0, 1, 2
 """What events are; a step begins with a pass, and the last one ends the window."""
 _COMPUTE, _COMMUNICATION = (list(Wall).index(wall) for wall in (Wall.COMPUTE, Wall.COMMUNICATION))
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
+STAY = (
+    "row", "member", "clock", "meeting", "group", "is_whole", "operation", "axis", "stream", "bytes",
+    "start_ns", "end_ns",
+)  # fmt: skip
+"""Columns of a stay in the graph of a job."""
+_OF_CHAIN = ("input", "session_ns", "residence_ns", "blocking_ns", "is_of_program")
 
 
 @dataclass(frozen=True)
 class RankChain:
-    """The events of a rank in a window of steps, and its stays: rows of `MatchedJob.rows`.
+    """The events of a rank in a window of steps, and its stays: rows of `MatchedJob.rows`, `STAY`.
 
     Attributes:
-        kind: int64[events]; `PASS`, `BEGIN` or `AWAIT`.
-        stay: int64[events]; the row of `stays` of the latter two, -1 otherwise.
-        what: int64[events]; equal where operation and axis of the stay are, -1 without one.
+        kind: int8[events]; `PASS`, `BEGIN` or `AWAIT`.
+        stay: int32[events]; the row of `stays` of the latter two, -1 otherwise.
+        what: int32[events]; equal where operation and axis of the stay are, -1 without one.
         compute_ns, rest_ns: int64[events]; the rank's own time before each event, without waiting.
         lag_ns: int64[events]; how long the rank already waits for a stay when another begins.
         is_end: bool[events]; whether a segment ends: with each step, and with each begin of a kind of stay
@@ -43,34 +48,32 @@ class RankChain:
 
     stays: pl.DataFrame
     begin_ns: int
-    kind: Rows
-    stay: Rows
-    what: Rows
+    kind: Codes
+    stay: Codes
+    what: Codes
     compute_ns: Times
     rest_ns: Times
     lag_ns: Times
     is_end: Flags
     is_queued: Flags
 
-    @cached_property
-    def segment(self) -> Rows:
-        """The segment of each event, int64[events]."""
+    def number_segments(self) -> Rows:
+        """Return the segment of each event, int64[events]."""
         numbers: Rows = np.maximum(self.is_end.cumsum() - self.is_end - 1, 0)
         return numbers
 
-    @cached_property
-    def step(self) -> Rows:
-        """The step of each event, from 0; a pass belongs to the step that it ends, int64[events]."""
+    def number_steps(self) -> Rows:
+        """Return the step of each event, from 0; a pass belongs to the step that it ends, int64[events]."""
         is_pass = self.kind == PASS
         step: Rows = np.clip(is_pass.cumsum() - is_pass - 1, 0, int(is_pass.sum()) - 2)
         return step
 
-    @cached_property
+    @property
     def segments(self) -> int:
         """How many segments it has."""
-        return int(self.segment.max(initial=-1)) + 1
+        return max(int(self.is_end.sum()) - 1, 1)
 
-    @cached_property
+    @property
     def program(self) -> bytes:
         """What its segments end with; ranks with one program can be compared."""
         return self.what[self.is_end].tobytes()
@@ -78,11 +81,11 @@ class RankChain:
     def mix_segments(self) -> Rows:
         """Return a number for each segment that differs where its events, or their order, do."""
         what = np.where(self.stay >= 0, self.what * 3 + self.kind, self.kind).astype(np.uint64)
-        first = np.searchsorted(self.segment, self.segment)
-        place = (np.arange(self.segment.size) - first + 1).astype(np.uint64)
+        segment = self.number_segments()
+        place = (np.arange(segment.size) - np.searchsorted(segment, segment) + 1).astype(np.uint64)
         mixed = (what + np.uint64(1)) * (place * np.uint64(_FACTOR) | np.uint64(1))
         sums = np.zeros(self.segments, np.uint64)
-        np.add.at(sums, self.segment, mixed)
+        np.add.at(sums, segment, mixed)
         return sums.view(np.int64)
 
     def find_before(self) -> tuple[Rows, Times]:
@@ -102,13 +105,19 @@ def read_chain(rows: pl.DataFrame, profile: Profile, window: tuple[int, int]) ->
     """Return the chain of a rank in the steps from the first to the last of a window.
 
     Args:
-        rows: its split collectives on the clock of the job, with `is_of_program`: whether a program
+        rows: all of its split collectives on the clock of the job, with `is_of_program`: whether a program
             mostly waits for those of the kind.
         profile: of the rank.
         window: its first and last step.
     """
     steps = profile.steps.filter((pl.col("input") == 0) & (pl.col("step") <= window[1])).sort("start_ns")
-    own = rows.filter(pl.col("input") == 0).sort("start_ns", "row")
+    until_ns, out_ns = sum_walls_until(profile)
+    own = (
+        rows.select(*STAY, *_OF_CHAIN)
+        .with_row_index("at")
+        .filter(pl.col("input") == 0)
+        .sort("start_ns", "row")
+    )
     until = np.concatenate(
         (np.zeros((1, len(_WALLS)), np.int64), steps.select(_WALLS).to_numpy().cumsum(axis=0))
     )
@@ -124,9 +133,8 @@ def read_chain(rows: pl.DataFrame, profile: Profile, window: tuple[int, int]) ->
     at_ns = np.concatenate((bound_ns, start_ns, end_ns[awaited]))
     kind = np.repeat((PASS, BEGIN, AWAIT), (bound_ns.size, start_ns.size, awaited.size))
     stay = np.concatenate((np.full(bound_ns.size, -1), np.arange(start_ns.size), awaited))
-    walls = np.concatenate(
-        (until[first:], stays.select(AT).to_numpy(), stays.select(OUT).to_numpy()[awaited])
-    )
+    at = stays["at"].to_numpy()
+    walls = np.concatenate((until[first:], until_ns[at], out_ns[at[awaited]]))
     codes = [
         np.append(as_integers(stays[name]).astype(np.int64), 0) for name in ("operation", "axis", "stream")
     ]
@@ -146,11 +154,11 @@ def read_chain(rows: pl.DataFrame, profile: Profile, window: tuple[int, int]) ->
     is_end = kind == PASS
     is_end[kind == BEGIN] = stays["is_of_program"].to_numpy()[stay[kind == BEGIN]]
     return RankChain(
-        stays=stays,
+        stays=stays.select(STAY),
         begin_ns=int(at_ns[0]),
-        kind=kind.astype(np.int64),
-        stay=stay.astype(np.int64),
-        what=np.where(stay >= 0, named[stay], -1),
+        kind=kind.astype(np.int8),
+        stay=stay.astype(np.int32),
+        what=np.where(stay >= 0, named[stay], -1).astype(np.int32),
         compute_ns=compute_ns,
         rest_ns=passed_ns - waited_ns - compute_ns,
         lag_ns=np.where(is_queued, 0, _sum_since(waited_ns, kind == AWAIT)),
@@ -195,7 +203,8 @@ def _locate_begins(chain: RankChain) -> pl.DataFrame:
     """
     at = np.flatnonzero((chain.kind == BEGIN) & ~chain.is_end)
     first, until_ns = _find_segments(chain)
-    segment, step = chain.segment[at], chain.step[at]
+    number = chain.number_segments()
+    segment, step = number[at], chain.number_steps()[at]
     begin_ns, length_ns = until_ns[first[segment]], np.diff(until_ns[first])[segment]
     share = np.divide(until_ns[at] - begin_ns, length_ns, out=np.zeros(at.size), where=length_ns > 0)
     own = pl.DataFrame({
@@ -203,7 +212,7 @@ def _locate_begins(chain: RankChain) -> pl.DataFrame:
         "what": chain.what[at],
         "stream": chain.stays["stream"].to_numpy()[chain.stay[at]].astype(np.int64),
         "step": step,
-        "first": chain.segment[np.flatnonzero(chain.kind == PASS)[step] + 1],
+        "first": number[np.flatnonzero(chain.kind == PASS)[step] + 1],
         "is_queued": chain.is_queued[at],
     }, schema_overrides={"event": pl.Int64}).with_columns(place=pl.Series(2 * segment + share))  # fmt: skip
     each = ("step", "what", "stream")
@@ -227,7 +236,7 @@ def _move_events(chain: RankChain, moved: pl.DataFrame) -> RankChain:
     own_ns = chain.compute_ns + chain.rest_ns
     at, place = moved["event"].to_numpy(), moved["usual"].to_numpy()
     number = (place // 2).astype(np.int64)
-    segment = np.minimum(number + moved["first"].to_numpy(), chain.segment[at])
+    segment = np.minimum(number + moved["first"].to_numpy(), chain.number_segments()[at])
     begin, end = first[segment], first[segment + 1]
     begin_ns, length_ns = until_ns[begin], until_ns[end] - until_ns[begin]
     to_ns = begin_ns + np.rint((place - 2 * number) * length_ns).astype(np.int64)

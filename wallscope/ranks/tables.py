@@ -157,6 +157,9 @@ def _on_one_clock(at_ns: Times, rows: pl.DataFrame) -> Times:
     return moved
 
 
+_OF_LANES = (
+    "meeting", "member", "input", "step", "start_ns", "end_ns", "wait_ns", "is_last", "is_whole",
+)  # fmt: skip
 _MOST_RANKS, _MOST_ROWS = 24, 2_400
 _OF_A_KIND = 6
 
@@ -167,7 +170,7 @@ def collective_lanes(known: MatchedJob) -> pl.DataFrame:
     The step is a typical late one of the worst late rank, else an ordinary one of the critical rank. The
     ranks are late ranks, representatives of groups, and their peers.
     """
-    whole = known.rows.filter("is_whole")
+    whole = known.rows.select(_OF_LANES).filter("is_whole")
     if whole.is_empty():
         return MEETING_LANES.to_frame()
     stragglers = known.job.stragglers
@@ -182,8 +185,9 @@ def collective_lanes(known: MatchedJob) -> pl.DataFrame:
         & (pl.col("end_ns") >= begin_ns)
         & pl.col("is_tied").fill_null(value=False)
     ).sort("start_ns", "row")
-    last = known.rows.filter(pl.col("is_last")).select("meeting", last="member")
-    counts = known.rows.group_by("meeting").agg(ranks=pl.len()).drop_nulls("meeting")
+    last = whole.filter("is_last").select("meeting", last="member")
+    met = rows.select(pl.col("meeting").unique())
+    counts = known.rows.select("meeting").join(met, on="meeting").group_by("meeting").agg(ranks=pl.len())
     return (
         rows.head(_MOST_ROWS)
         .join(last, on="meeting", how="left", maintain_order="left")

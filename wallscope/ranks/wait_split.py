@@ -34,7 +34,7 @@ from wallscope.model.enums import Axis, Wall
 from wallscope.model.profile import Profile
 from wallscope.profile.step_slices import encode_pairs
 from wallscope.profile.time_moves import MOVES, join_split_causes, move_time, on_axes
-from wallscope.ranks.match_collectives import WITHIN_STAGE
+from wallscope.ranks.match_collectives import WITHIN_STAGE, rows_by_member
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import EARLY_RECEIVER_NS
 from wallscope.thresholds.verdict import MATERIAL_SHARE
@@ -42,7 +42,7 @@ from wallscope.trace.intervals import Times, apportion
 from wallscope.trace.steps import is_ordinary
 
 _WALLS = [f"{wall}_wall_ns" for wall in Wall]
-_COMPUTE, _AT_COMPUTE = f"{Wall.COMPUTE}_wall_ns", f"at_{Wall.COMPUTE}_ns"
+_COMPUTE, _BEFORE = f"{Wall.COMPUTE}_wall_ns", f"before_{Wall.COMPUTE}_ns"
 _OPEN = ("unattributed/", COMMUNICATION_UNRESOLVED, MEMORY_UNRESOLVED, UNRECOGNIZED)
 
 
@@ -334,7 +334,9 @@ def _split_cause(whole: CauseTime, sums: dict[str, int]) -> dict[str, int]:
 
 def _mean_times_by_cause(rows: pl.DataFrame, steps: StepSums) -> dict[str, int]:
     """Return the duration of collectives in the typical step by cause, in ns, critical or not."""
-    whole = rows.filter("is_whole")
+    whole = rows.select("input", "step", "axis", "wait_ns", "transfer_ns", "is_pipeline", "is_whole").filter(
+        "is_whole"
+    )
     found = {}
     for axis, own in whole.group_by(pl.col("axis").cast(pl.String)):
         waiting = PIPELINE_WAIT if own["is_pipeline"].any() else PEER_WAIT
@@ -354,6 +356,12 @@ def _limit_recoverable(
     return min(won_ns, bounds.get(cause, won_ns))
 
 
+_OF_MESSAGES = (
+    "member", "input", "place", "step", "meeting", "joined_ns", "start_ns", "end_ns", "session_ns",
+    "is_pipeline", "is_whole",
+)  # fmt: skip
+
+
 def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, int]:
     """Return the stage of each member that sends to or receives from another, from 0.
 
@@ -361,7 +369,9 @@ def find_stages(rows: pl.DataFrame, profiles: Sequence[Profile]) -> dict[int, in
     What ranks that share a layer mostly do decides, as one of them may compute something else before. The
     others follow by neighbors, in a ring as the first messages go round.
     """
-    messages = rows.filter(pl.col("is_pipeline") & pl.col("is_whole") & pl.col("step").is_not_null())
+    messages = rows.select(_OF_MESSAGES).filter(
+        pl.col("is_pipeline") & pl.col("is_whole") & pl.col("step").is_not_null()
+    )
     if messages.is_empty():
         return {}
     middle = messages.group_by("member").agg(pl.col("step").unique().sort())
@@ -396,8 +406,8 @@ def _find_begins_ns(
 ) -> dict[int, float]:
     """Return when each member that exchanges messages first computes: the median of those it works with."""
     own_ns = {
-        int(own["member"][0]): _find_first_compute_ns(own, profiles[own["member"][0]])
-        for own in messages.partition_by("member", maintain_order=True)
+        member: _find_first_compute_ns(own, profiles[member])
+        for member, own in rows_by_member(messages).items()
     }
     begins_ns = dict(own_ns)
     for members in _list_within_stages(rows):
@@ -408,7 +418,9 @@ def _find_begins_ns(
 
 def _list_within_stages(rows: pl.DataFrame) -> list[list[int]]:
     """Return ranks that reduce gradients together, or share a layer: they are in one stage."""
-    within = rows.filter(pl.col("is_whole") & pl.col("axis").is_in([str(axis) for axis in WITHIN_STAGE]))
+    within = rows.select("group", "member", "axis", "is_whole").filter(
+        pl.col("is_whole") & pl.col("axis").is_in([str(axis) for axis in WITHIN_STAGE])
+    )
     groups = within.group_by("group").agg(pl.col("member").unique().sort())["member"].to_list()
     return sorted(groups, key=lambda members: (len(members), members))
 
@@ -439,8 +451,11 @@ def _find_first_compute_ns(own: pl.DataFrame, profile: Profile) -> float:
         .sort("start_ns")
         .head(1)
     )
-    if len(first) and first[_AT_COMPUTE][0] - step["until"] < MATERIAL_SHARE * step[_COMPUTE]:
-        return float(first["end_ns"][0])
+    if len(first):
+        before = (pl.col("input") == step["input"]) & (pl.col("place") <= first["place"][0])
+        computed_ns = int(profile.collectives.select("input", "place", _BEFORE).filter(before)[_BEFORE].sum())
+        if computed_ns - step["until"] < MATERIAL_SHARE * step[_COMPUTE]:
+            return float(first["end_ns"][0])
     return float(step["start_ns"]) + shift_ns
 
 
@@ -448,8 +463,8 @@ def summarize_pipeline(
     rows: pl.DataFrame, stage_of: dict[int, int], profiles: Sequence[Profile], steps: Sequence[StepSums]
 ) -> tuple[PipelineStage, ...]:
     """Return the compute of each stage and the pipeline wait of its chains, means of its ranks."""
-    whole = rows.filter(pl.col("is_pipeline") & pl.col("is_whole"))
-    waits = {int(own["member"][0]): own for own in whole.partition_by("member", maintain_order=True)}
+    known = rows.select("member", "input", "step", "blocking_wait_ns", "is_pipeline", "is_whole")
+    waits = rows_by_member(known.filter(pl.col("is_pipeline") & pl.col("is_whole")))
     listed = []
     for stage in sorted(set(stage_of.values())):
         members = tuple(sorted(member for member, own in stage_of.items() if own == stage))

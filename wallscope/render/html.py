@@ -397,7 +397,8 @@ def _escape_markup(text: str) -> str:
 class StepBar:
     """A step as a bar: its number and length, its walls as shares of the tallest bar, whether it counts.
 
-    A bar that is cut stands for a longer time than the tallest one can.
+    A bar that is cut stands for a longer time than the tallest one can. `label` is its number, if the axis
+    has room for it.
     """
 
     index: int
@@ -406,6 +407,7 @@ class StepBar:
     is_steady: bool
     reason: str
     is_cut: bool
+    label: str
 
     @property
     def whole(self) -> float:
@@ -441,8 +443,9 @@ class FirstScreen:
         lines: what else stands below it.
         note: what the page shows of several ranks.
         strip: all steps as bars; empty without them.
+        strip_top: the time that the tallest bar can stand for.
         strip_title: how many steps there are, and of which lengths.
-        strip_note: which of them are not shown or do not count.
+        strip_note: which kinds of them there are, and which do not count.
         chosen: the step that the timeline shows first.
         brief: the most important of the crumbs, for the head of the page.
         band_share: how much of the width the bar takes, where bars below it stand for longer times.
@@ -461,6 +464,7 @@ class FirstScreen:
     lines: tuple[str, ...] = ()
     note: str = ""
     strip: tuple[StepBar, ...] = ()
+    strip_top: str = ""
     strip_title: str = ""
     strip_note: str = ""
     chosen: int | None = None

@@ -232,14 +232,19 @@ def _of_others(step: Rows, group: Rows, time_ns: Times) -> tuple[Times, Flags]:
     return found, lone
 
 
-def state_error(error: float, most: float) -> str:
-    """Say that the error of a replay is above its limit."""
-    return f"the replay error is {percent(error)}, above the limit of {percent(most)}"
+def explain_error(error: float, most: float) -> str:
+    """Say in a clause what an error of a replay above its limit means."""
+    return (
+        f"steps vary too much to be replayed reliably (replay error {percent(error)}, limit {percent(most)})"
+    )
 
 
 def is_too_far_off(error: float, most: float) -> str:
     """Return why a replay is rejected, and how that was measured."""
-    return f"{state_error(error, most)} (measured on each step, with the latencies of the other steps)"
+    return (
+        f"the replay error is {percent(error)}, above the limit of {percent(most)} (measured on each step,"
+        " with the latencies of the other steps)"
+    )
 
 
 @dataclass(frozen=True)

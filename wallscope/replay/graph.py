@@ -381,8 +381,8 @@ def _usual_ns(waits: Dependencies, segments: ThreadSegments, held: Rows) -> int:
     if not held.size:
         return 0
     call = np.asarray(segments.call)
-    issuing = np.unique(waits.call[waits.call >= 0]).astype(np.int64)
-    free = issuing[are_among(issuing, list_numbers(call)) & ~are_among(issuing, call[held])]
+    made = list_numbers(call)
+    free = made[are_among(made, waits.call) & ~are_among(made, call[held])]
     return int(np.median(waits.calls.end_ns[free] - waits.calls.start_ns[free])) if free.size else 0
 
 

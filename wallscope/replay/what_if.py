@@ -7,6 +7,7 @@ behind. Simulating the dependencies without it includes both effects.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from math import ceil
 
 import polars as pl
 
@@ -30,9 +31,9 @@ from wallscope.replay.engine import (
     Engine,
     SingleStep,
     WindowReplay,
+    explain_error,
     has_operations,
     is_too_far_off,
-    state_error,
 )
 from wallscope.replay.windows import (
     NO_ISSUER,
@@ -83,7 +84,8 @@ def answer_questions(player: WindowReplay, asked: Asked, texts: pl.Series) -> Wi
     if check.error_median is not None and check.error_median > asked.largest_error:
         raise NothingToAnalyzeError(
             f"{is_too_far_off(check.error_median, asked.largest_error)}: the answers would not be reliable",
-            "choose similar steps with --steps, or accept the error with --accept-error",
+            "choose similar steps with --steps, or accept the error with"
+            f" --accept-error {ceil(100 * check.error_median)}",
         )
     changes = player.changes
     questions = tuple(changes.resolve(one) for one in asked.questions)
@@ -125,7 +127,7 @@ def explain_refusal(check: SelfCheck) -> tuple[str | None, str | None]:
     most = FIX_REPLAY_ERROR_SHARE
     if check.error_median <= most:
         return None, None
-    return is_too_far_off(check.error_median, most), state_error(check.error_median, most)
+    return is_too_far_off(check.error_median, most), explain_error(check.error_median, most)
 
 
 def answer_fixes(player: WindowReplay, asked: Mapping[str, tuple[Question, ...]]) -> dict[str, Answer]:

@@ -150,7 +150,7 @@ def _no_steps(ranks: tuple[Rank, ...], selection: Selection, others: str) -> tup
         else f" on the ranks of {_spell_selection(selection, 'rank', 'device')}"
     )
     if selection.time_ns is None:
-        window = "the whole capture is one window, with start-up and the time between steps"
+        window = "the whole capture is one window, including start-up and the time between steps"
     else:
         window = f"the time of {_spell_selection(selection, 'time')} is analyzed as one window"
     return (
@@ -176,9 +176,7 @@ def _guessed(anchor: Anchor, others: str) -> Iterator[Finding]:
     said = f"No range marks the steps. {capitalize(_GUESSED[anchor.kind].format(window=anchor.window))}"
     if anchor.kind == "kernel-sequence":
         is_unsure = anchor.unit == "window"
-        said += (
-            ", which may be a whole step or only a layer" if is_unsure else ", which contains several layers"
-        )
+        said += ": a whole step or only a layer" if is_unsure else ", which contains several layers"
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
     yield make_finding(
         FindingCode.UNMARKED_STEPS, severity=severity, cure=MARK_STEPS, said=said, others=others
@@ -445,7 +443,7 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
     open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
     has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
     share = percent(open_ns / max(rank.typical.step_ns, 1))
-    effect = f"but all time of the {whole} has a known cause"
+    effect = f"but all of the time in the {whole} has a known cause"
     if open_ns:
         effect = f"so {duration(open_ns)} of the {whole} ({share}) has no known cause"
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).

@@ -12,7 +12,7 @@ from wallscope.model.advice import Fix
 from wallscope.model.analysis import Analysis, Rank
 from wallscope.model.cause_catalogue import LAUNCHING
 from wallscope.model.enums import ComputeCategory, Precision, Wall
-from wallscope.model.speed_of_light import OF_MATRICES, BelowPeak, LedgerLine, MatrixWork, SpeedOfLight
+from wallscope.model.speed_of_light import OF_MATRICES, LedgerLine, MatrixWork, SpeedOfLight
 from wallscope.thresholds.causes import LEAST_COUNTED_SHARE
 
 _OF_MEMORY = (LedgerLine.AT_BANDWIDTH, LedgerLine.ABOVE_FLOOR, LedgerLine.COMPUTE_UNKNOWN)
@@ -96,7 +96,8 @@ def measure_most_speedup(rank: Rank, limit: Mapping[str, Any]) -> MostSpeedup | 
         lines = frozenset(map(LedgerLine, limit["lines"]))
         removed = _remove_lines(rank, found, categories, lines)
     elif "clock" in limit:
-        removed = _raise_clock(found, categories)
+        lost = found.measure_low_clock(categories)
+        removed = _Removed(lost.known_ns + lost.unknown_ns, lost.unknown_ns)
     else:
         removed = _Removed(_measure_pointwise(rank, found, categories, is_single=bool(limit.get("single"))))
     gone_ns = removed.compute_ns + removed.other_ns
@@ -152,18 +153,6 @@ def _remove_lines(
     together_ns = min(elsewhere_ns, _sum_lines(found, lines, others))
     unknown_ns = again_ns + _sum_lines(found, (LedgerLine.COMPUTE_UNKNOWN,), categories)
     return _Removed(_sum_lines(found, lines, categories) + together_ns + unknown_ns, unknown_ns)
-
-
-def _raise_clock(found: SpeedOfLight, categories: Collection[ComputeCategory]) -> _Removed:
-    """Return what kernels lose by a low clock: of unknown FLOPs, as much as is missing of it."""
-    reasons = (each for one in found.lines if one.category in categories for each in one.explained_by)
-    known_ns = sum(one.ns or 0 for one in reasons if one.reason is BelowPeak.LOW_CLOCK)
-    unknown_ns = sum(
-        _sum_lines(found, (LedgerLine.COMPUTE_UNKNOWN,), {one.category}) * max(1 - one.peak_share, 0.0)
-        for one in found.clocks
-        if one.peak_share is not None and one.category in categories
-    )
-    return _Removed(known_ns + unknown_ns, unknown_ns)
 
 
 def _remove_slow_products(

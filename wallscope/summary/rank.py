@@ -76,7 +76,10 @@ from wallscope.summary.ranges import (
     sum_range_walls,
 )
 from wallscope.summary.speed_of_light import build_ledger
+from wallscope.summary.unseen_holders import sum_unseen_holds_by_step
 from wallscope.summary.unusual_losses import (
+    KernelLengths,
+    compare_kernel_lengths,
     find_kinds_of_steps,
     find_rare_stalls,
     find_slower_kernels,
@@ -110,8 +113,8 @@ class RankSummary:
 
     `walls`, `unresolved`, `inferred` and `blocked` cover its deciding steps: the steady ones, or all selected
     ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason, and
-    `beside` that in which a thread may have waited for calls of another one. `unrecognized` is the compute
-    time of kernels with unrecognized names.
+    `beside` that in which a thread may have waited for calls of another one. `unseen` is that in waits for
+    locks whose holder has no calls. `unrecognized` is the compute time of kernels with unrecognized names.
     `kernel_share` is the time of kernels and graphs within the windows divided by that of the windows, and
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if
@@ -129,6 +132,7 @@ class RankSummary:
     inferred: Times
     blocked: Times
     beside: Times
+    unseen: Times
     unrecognized: Times
     kernel_share: float
     has_kernels_elsewhere: bool
@@ -159,9 +163,8 @@ def summarize_ranks(
     plan: "PlannedRun | PlanMismatch | None" = None,
     *,
     with_tables: bool = True,
-    with_bounds: bool = True,
 ) -> tuple[RankSummary, ...]:
-    """Return one summary per rank; with tables of profiles and upper bounds only if they are asked for.
+    """Return one summary per rank; with tables of profiles only if they are asked for.
 
     `plan` is what a configuration plans for the ranks, or why it does not; `None` without any.
 
@@ -189,17 +192,10 @@ def summarize_ranks(
         found = _summarize_rank(
             prepared, described if with_tables else None, taxes, step_facts or StepFacts(), plan, *own
         )
-        if with_bounds:
-            found = found.measure_bounds()
-        if len(ranks) > 1:
-            own[-1].forget()
         release_memory()
         return found
 
-    ahead: list[Once[Any]] = [*dict.fromkeys(own.window for own in bounds)] if with_bounds else []
-    if with_tables:
-        ahead.append(described)
-    return run_side_by_side(summarize, of_ranks, ahead=ahead)
+    return run_side_by_side(summarize, of_ranks, ahead=(described,) if with_tables else ())
 
 
 def _measure_tax(own: RankWindows, kernels: pl.DataFrame) -> OverlapTax | None:
@@ -244,6 +240,8 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
     place = find_host_range(trace.range_tree, path_walls, typical.walls)
     details = summarize_compute(work, capture, model)
     longest_ns, longest_share = measure_longest_gap(usual)
+    steady = windows.filter("steady")
+    lengths = compare_kernel_lengths(operations, steady, capture.kernels)
     traffic = CommunicationSummary(facts.axes, facts.collectives, capture.names)
     account = Rank(
         rank=rank["rank"],
@@ -283,7 +281,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         outside_idle_ns=_outside_idle_ns(trace, operations, windows),
         after_ns=_after_ns(trace, operations, windows),
         whole_walls=_measure_whole(trace, evidence, operations, windows),
-        slower_kernels=find_slower_kernels(operations, windows.filter("steady"), capture, rank["gpu"]),
+        slower_kernels=find_slower_kernels(lengths, steady, capture, rank["gpu"]),
         speed_of_light=build_ledger(
             work,
             usual_sums,
@@ -295,9 +293,9 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
             _plan_rank(plan, rank["rank"]),
             is_step=trace.steps.unit == "step",
         ),
-        **_measure_steadiness(windows.filter("steady"), sums, operations, capture),
+        **_measure_steadiness(steady, sums, lengths),
     )
-    deciding = windows.filter(pl.col("steady")) if windows["steady"].any() else chosen
+    deciding = chosen if steady.is_empty() else steady
     spans = Spans(windows["start_ns"].to_numpy(), windows["end_ns"].to_numpy())
     kernel_ns, inside_ns = _sum_kernels(operations, spans)
     whole_ns = int((spans.end_ns - spans.start_ns).sum())
@@ -309,6 +307,7 @@ def _summarize_rank(  # noqa: PLR0913, PLR0917  # what is shared between ranks, 
         inferred=sum_inferred_by_step(slices, deciding["step"]),
         blocked=sum_blocked_by_step(slices, capture.calls, evidence.waits, deciding["step"]),
         beside=sum_beside_calls_by_step(slices, capture, evidence.waits, deciding["step"]),
+        unseen=sum_unseen_holds_by_step(slices, capture, evidence.activity, deciding["step"]),
         unrecognized=sum_unrecognized_by_step(sums, deciding["step"]),
         kernel_share=inside_ns / max(whole_ns, 1),
         has_kernels_elsewhere=inside_ns < kernel_ns,
@@ -386,15 +385,13 @@ class _Steadiness(TypedDict):
     rare_stalls: tuple[RareStall, ...]
 
 
-def _measure_steadiness(
-    steady: pl.DataFrame, sums: SliceSums, operations: pl.DataFrame, capture: Capture
-) -> _Steadiness:
+def _measure_steadiness(steady: pl.DataFrame, sums: SliceSums, lengths: KernelLengths | None) -> _Steadiness:
     """Return how the steady windows of a rank vary."""
     duration_ns = (steady["end_ns"] - steady["start_ns"]).to_numpy()
     return _Steadiness(
         mean_step_ns=average_total(int(duration_ns.sum()), duration_ns.size) if duration_ns.size else None,
         median_step_ns=round(float(np.median(duration_ns))) if duration_ns.size else None,
-        modes=find_kinds_of_steps(operations, steady, capture),
+        modes=find_kinds_of_steps(lengths, steady),
         rare_stalls=find_rare_stalls(sums, steady),
     )
 

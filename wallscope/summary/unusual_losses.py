@@ -60,7 +60,6 @@ from wallscope.trace.step_variation import (
     measure_rare_excess,
     select_longest,
 )
-from wallscope.trace.waits_outside_calls import find_holding_calls
 from wallscope.units import average, duration, percent, plural
 
 _WALL_ORDER = tuple(Wall)
@@ -199,7 +198,7 @@ def sum_beside_calls_by_step(
     own = slices[np.flatnonzero(is_open)[place]]
     spans = Spans(own["start_ns"].to_numpy(), own["end_ns"].to_numpy())
     process, calls = capture.threads["process"].to_numpy(), waits.calls
-    holding = find_holding_calls(calls, capture.calls["role"])
+    holding = waits.outside.holding
     held_by, asked_by = process[calls.thread[holding]], process[own["thread"].to_numpy()]
     beside_ns = np.zeros(len(own), np.int64)
     for one in np.unique(asked_by).tolist():
@@ -235,23 +234,47 @@ def _describe_wait(call: LockedCall, step_ns: int) -> str:
     )
 
 
-def find_slower_kernels(
-    operations: pl.DataFrame, steady: pl.DataFrame, capture: Capture, gpu: int | None
-) -> SlowerKernels | None:
-    """Return from which steady step on the compute kernels of a rank are slower; `None` if from none on.
+@dataclass(frozen=True, slots=True)
+class KernelLengths:
+    """How long kernels take in each steady step of a rank, by their usual length: float64[step].
+
+    Kernels are compared that every step has, so many by shape; `share` is theirs of the work of all.
+    """
+
+    of_step: _Ratios
+    share: float
+
+
+def compare_kernel_lengths(
+    operations: pl.DataFrame, steady: pl.DataFrame, kernels: pl.DataFrame
+) -> KernelLengths | None:
+    """Return the lengths of compute kernels in the steady steps of a rank; `None` where too few compare.
 
     Args:
         operations: `CLASSIFIED`, all of the rank.
         steady: its steady windows (`STEPS`), in order.
+        kernels: `KERNELS` of the capture.
+    """
+    if len(steady) < min(2 * FEWEST_STEPS_EACH_SIDE_COUNT, FEWEST_STEPS_FOR_MODES_COUNT):
+        return None
+    lengths = _measure_lengths(operations, steady, kernels)
+    return None if lengths is None else KernelLengths(_compare_lengths(lengths), lengths.share)
+
+
+def find_slower_kernels(
+    lengths: KernelLengths | None, steady: pl.DataFrame, capture: Capture, gpu: int | None
+) -> SlowerKernels | None:
+    """Return from which steady step on the compute kernels of a rank are slower; `None` if from none on.
+
+    Args:
+        lengths: those of its kernels, if they compare.
+        steady: its steady windows (`STEPS`), in order.
         capture: the whole export.
         gpu: Nsight's id of the GPU of the rank, if known.
     """
-    if len(steady) < 2 * FEWEST_STEPS_EACH_SIDE_COUNT:
+    if lengths is None or len(steady) < 2 * FEWEST_STEPS_EACH_SIDE_COUNT:
         return None
-    lengths = _measure_lengths(operations, steady, capture.kernels)
-    if lengths is None:
-        return None
-    of_step = _compare_lengths(lengths)
+    of_step = lengths.of_step
     first = _find_rise(of_step)
     if first is None:
         return None
@@ -265,26 +288,21 @@ def find_slower_kernels(
     )
 
 
-def find_kinds_of_steps(
-    operations: pl.DataFrame, steady: pl.DataFrame, capture: Capture
-) -> tuple[StepMode, ...]:
+def find_kinds_of_steps(lengths: KernelLengths | None, steady: pl.DataFrame) -> tuple[StepMode, ...]:
     """Return the kinds of the steady steps of a rank, the shortest first; empty if there is one kind.
 
     A GPU that changes between two clock levels makes two kinds of steps with the same kernels. Where other
     time varies so much that lengths of steps show no kinds, lengths of kernels may.
 
     Args:
-        operations: `CLASSIFIED`, all of the rank.
+        lengths: those of its kernels, if they compare.
         steady: its steady windows (`STEPS`), in order.
-        capture: the whole export.
     """
     number, duration_ns = steady["step"].to_numpy(), (steady["end_ns"] - steady["start_ns"]).to_numpy()
     kinds = find_step_modes(number, duration_ns)
-    is_enough = len(steady) >= FEWEST_STEPS_FOR_MODES_COUNT
-    lengths = _measure_lengths(operations, steady, capture.kernels) if is_enough else None
-    if lengths is None:
+    if lengths is None or len(steady) < FEWEST_STEPS_FOR_MODES_COUNT:
         return kinds
-    of_step = _compare_lengths(lengths)
+    of_step = lengths.of_step
     if not kinds:
         kinds = _find_levels(number, duration_ns, of_step)
     levels = [float(np.median(of_step[np.isin(number, kind.steps)])) for kind in kinds]

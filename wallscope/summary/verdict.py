@@ -148,7 +148,9 @@ def _describe_open_time(account: RankSummary, typical: str) -> str:
     total_ns = sum(one.typical_ns for one in opened)
     if not total_ns:
         is_any = bool(account.unresolved[:, :3].any())
-        return f"all time of the {typical} has a known cause" if is_any else "all time has a known cause"
+        return (
+            f"all of the time in the {typical} has a known cause" if is_any else "all time has a known cause"
+        )
     share = f"{percent(total_ns / rank.typical.step_ns)} of the {typical}"
     if len(opened) == 1:
         return f"{share} is {describe_cause(opened[0].cause)}"
@@ -202,6 +204,9 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
             f"{percent(share)} is host time outside CUDA calls while other threads are in calls, and only"
             " system calls (`--trace=osrt`) would show whether it waits for them"
         )
+    if _rests_on(decision, account, account.unseen):
+        share = _median_share(account.unseen, account.walls)
+        yield f"{percent(share)} is spent waiting for a lock, and no CUDA call of its holder is in the export"
     yield from _list_recording_doubts(decision, account)
 
 

@@ -70,8 +70,6 @@ ANCHOR_AGREEMENT_SHARE: Final = 0.05
 """Two ways of finding steps disagree (`anchors-disagree`) if counts differ by more. Chosen."""
 WARM_UP_RATIO: Final = 1.25
 """A leading step that takes longer than so many medians of the later ones is warm-up. Chosen."""
-STRAY_STEP_RATIO: Final = 2.0
-"""The longest step of a kind is named if it takes longer than this many of its medians. Chosen."""
 FEWEST_STEPS_FOR_QUARTILES_COUNT: Final = 8
 """Of so many steps those between the quartiles of length make the typical step, else all. Chosen."""
 ENOUGH_STEPS_COUNT: Final = 5

@@ -27,6 +27,7 @@ from wallscope.columns import (
     as_integers,
     encode_member,
     iterate_groups,
+    iterate_runs,
     number_groups,
 )
 from wallscope.model.capture import Capture
@@ -222,20 +223,19 @@ def find_locked_calls(
     """
     start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
     holder = np.full(start_ns.size, -1, np.int32)
-    length_ns, process = end_ns - start_ns, process_of_thread[thread]
-    is_long = length_ns >= LEAST_HELD_CALL_NS
+    length_ns = end_ns - start_ns
+    long = np.flatnonzero(length_ns >= LEAST_HELD_CALL_NS)
     blocks = np.zeros(start_ns.size, np.bool_)
     blocks[list(blocking)] = True
     of_role = as_integers(roles)
-    holds = np.isin(of_role, [encode_member(one) for one in (CallRole.ALLOC, CallRole.COPY)])
-    holding = np.flatnonzero(is_long & (blocks | holds))
-    groups = (process, thread.astype(np.int64))
-    of_process, of_thread = (_count_beside(calls, group, holding) for group in groups)
-    may_be_held = blocks | (of_process > of_thread)
-    is_slow = _mark_delayed(length_ns, of_role, np.flatnonzero(is_long), ~may_be_held)
+    holds = np.isin(of_role[long], [encode_member(one) for one in (CallRole.ALLOC, CallRole.COPY)])
+    holding = long[blocks[long] | holds]
+    may_be_held = blocks | _mark_beside_others(calls, process_of_thread, holding)
+    is_slow = _mark_delayed(length_ns, of_role, long, ~may_be_held)
     asked = np.flatnonzero(is_slow & ~blocks)
-    for one, own in iterate_groups(process[holding]):
-        rows = asked[process[asked] == one]
+    of_asked, of_holding = (process_of_thread[thread[one]] for one in (asked, holding))
+    for one, own in iterate_groups(of_holding):
+        rows = asked[of_asked == one]
         holder[rows] = _find_holders(calls, rows, holding[own])
     is_longest = (length_ns[asked] >= SHORTEST_HELD_CALL_NS).astype(np.int64)
     kind = number_groups(thread[asked], of_role[asked], is_longest)
@@ -250,15 +250,16 @@ def find_locked_calls(
     return LockedCalls(awaited, holder, is_delayed)
 
 
-def _count_beside(calls: CallTimes, group: Rows, holding: Rows) -> Rows:
-    """Return how many of some calls overlapped each call of their group."""
-    start_ns, end_ns = calls.start_ns.of_call, calls.end_ns.of_call
-    found = np.zeros(group.size, np.int64)
-    holding_of = dict(iterate_groups(group[holding]))
-    for one, rows in iterate_groups(group):
-        held = holding[holding_of.get(one, np.empty(0, np.int64))]
-        begun = np.searchsorted(np.sort(start_ns[held]), end_ns[rows], side="left")
-        found[rows] = begun - np.searchsorted(np.sort(end_ns[held]), start_ns[rows], side="right")
+def _mark_beside_others(calls: CallTimes, process_of_thread: Rows, holding: Rows) -> Flags:
+    """Return which calls overlapped some of those that are of another thread of their process."""
+    start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
+    found = np.zeros(thread.size, np.bool_)
+    holder = thread[holding]
+    for one, own in iterate_runs(thread):
+        held = holding[(process_of_thread[holder] == process_of_thread[one]) & (holder != one)]
+        if held.size:
+            begun = np.searchsorted(np.sort(start_ns[held]), end_ns[own], side="left")
+            found[own] = begun > np.searchsorted(np.sort(end_ns[held]), start_ns[own], side="right")
     return found
 
 

@@ -12,7 +12,7 @@ host takes as long as a kernel in each step by chance.
   backward pass. A thread that issues more, and seldom goes on behind such calls, works by itself.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -66,11 +66,13 @@ class OutsideWaits:
         let_go: int32[call], the call of another thread that held a lock until then, -1 without one.
         spun: int32[call], the operation that the thread spun for, -1 without one.
         is_alone: bool[call], whether it worked by itself although another thread issued meanwhile.
+        holding: int64[row], the long calls during which a thread may hold a lock of the program.
     """
 
     let_go: npt.NDArray[np.int32]
     spun: npt.NDArray[np.int32]
     is_alone: Flags
+    holding: Rows
 
     @cached_property
     def spins(self) -> tuple[Codes, Codes]:
@@ -112,7 +114,11 @@ def find_waits_outside_calls(
     let_go, spun = (np.full(count, -1, np.int32) for _ in range(2))
     is_alone = np.zeros(count, np.bool_)
     process_of_thread = capture.threads["process"].to_numpy().astype(np.int64)
-    returned = _list_returned(calls, capture.calls["role"], process_of_thread, pauses, blocking)
+    holding = _find_holding_calls(calls, capture.calls["role"])
+    blocked = np.fromiter(blocking, np.int64, len(blocking))
+    blocked = blocked[calls.end_ns[blocked] - calls.start_ns[blocked] >= SHORTEST_HELD_CALL_NS]
+    held = list_numbers(np.concatenate((holding, blocked)))
+    returned = _list_returned(calls, capture.calls["role"], process_of_thread, pauses, held)
     rows = _find_recurring(pauses, returned, LOCK_RETURN_NS, FEWEST_LOCKS_COUNT, LOCKS_SHARE)
     let_go[pauses.call[returned.pause[rows]]] = returned.what[rows]
     done = _list_done(capture.operations, end_ns, calls, pauses)
@@ -121,7 +127,7 @@ def find_waits_outside_calls(
     alone = _find_alone(capture.operations, calls, process_of_thread, segments, pauses)
     is_alone[pauses.call[alone]] = True
     is_alone[_find_usual(capture, calls, process_of_thread, segments)] = True
-    return OutsideWaits(let_go, spun, is_alone)
+    return OutsideWaits(let_go, spun, is_alone, holding)
 
 
 def _list_pauses(segments: Activities, events: pl.DataFrame) -> _Pauses:
@@ -210,14 +216,13 @@ def _list_returned(
     roles: pl.Series,
     process_of_thread: Rows,
     pauses: _Pauses,
-    blocking: Mapping[int, Tail],
+    holding: Rows,
 ) -> _Ends:
-    """Return the long call of another thread that returned last in each pause.
+    """Return the call of another thread, among some (`holding`), that returned last in each pause.
 
     The kind is the pair of threads and the role of the call.
     """
     end_ns, thread, role = calls.end_ns.of_call, calls.thread.of_call, as_integers(roles)
-    holding = find_holding_calls(calls, roles, blocking)
     process = process_of_thread[pauses.thread]
     parts = [(np.empty(0, np.int64),) * 2]
     for one, own in iterate_groups(process_of_thread[thread[holding]]):
@@ -235,21 +240,14 @@ def _list_returned(
     )
 
 
-def find_holding_calls(calls: CallTimes, roles: pl.Series, blocking: Collection[int] = ()) -> Rows:
-    """Return the long calls during which a thread may hold a lock of the program.
-
-    Args:
-        calls: times and threads of all calls.
-        roles: their roles.
-        blocking: calls that block by themselves, or were held by a full queue.
-    """
+def _find_holding_calls(calls: CallTimes, roles: pl.Series) -> Rows:
+    """Return the long calls whose roles (`roles`) let a thread hold a lock of the program."""
     length_ns, role = calls.end_ns.of_call - calls.start_ns.of_call, as_integers(roles)
     lasting = np.flatnonzero(length_ns >= min(SHORTEST_HOLDING_ALLOCATION_NS, SHORTEST_HELD_CALL_NS))
     holds = np.isin(role[lasting], [encode_member(one) for one in _MAY_HOLD])
-    holds |= are_among(lasting, np.array(list(blocking), np.int64))
     is_allocation = role[lasting] == encode_member(CallRole.ALLOC)
     least_ns = np.where(is_allocation, SHORTEST_HOLDING_ALLOCATION_NS, SHORTEST_HELD_CALL_NS)
-    return np.asarray(lasting[holds & (length_ns[lasting] >= least_ns)], np.int64)
+    return lasting[holds & (length_ns[lasting] >= least_ns)]
 
 
 def _list_done(operations: pl.DataFrame, end_ns: Times, calls: CallTimes, pauses: _Pauses) -> _Ends:

@@ -23,7 +23,7 @@ from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE
 from wallscope.views.applied_fixes import describe_experience
-from wallscope.views.light import describe_assumptions, write_worth
+from wallscope.views.light import describe_assumptions, describe_expectation, is_estimate, write_worth
 from wallscope.views.sections.findings import (
     find_doubts,
     sort_findings,
@@ -72,8 +72,9 @@ _ANYWHERE: tuple[System, ...] = ("environment", "launcher", "nsys")
 """Systems whose settings are needed in addition to those of any framework."""
 _SAME_SHARE = 0.005
 """A step that a fix is judged by and the typical one that differ by less read the same."""
-_OTHER_SHARE = 0.02
-"""A median share that differs by so much from that of the typical step reads as another number."""
+_OTHER_SHARE, _SEEN_SHARE = 0.02, 0.005
+"""A median share that differs by so much from that of the typical step reads as another number; and one of
+at least the second share, if the other is less than half of it."""
 Tone = Literal["ok", "info", "warn"]
 
 
@@ -150,14 +151,30 @@ class Card:
     whole: str = ""
 
     @property
+    def first_setting(self) -> Setting | None:
+        """The first setting of the framework that is listed first."""
+        return next(iter(select_settings(self.fix.settings)), None)
+
+    @property
     def first_line(self) -> str:
-        """The first setting that runs as written; empty where all are sketches."""
-        return next((line for tab in (*self.tabs, *self.anywhere) for line in tab.copied[:1]), "")
+        """The first setting as code, as a terminal shows it; empty without settings."""
+        return "" if self.first_setting is None else self.first_setting.write_code()
+
+    @property
+    def is_sketched(self) -> bool:
+        """Whether the first setting must be adapted to the program."""
+        first = self.first_setting
+        return first is not None and is_sketch(first.system, first.write())
+
+    @property
+    def expected(self) -> str:
+        """The speedup that the step after it has, where the badge is the most that the fix can reach."""
+        return "" if self.after_share is None or is_estimate(self.fix) else describe_expectation(self.fix)
 
     @property
     def settings_count(self) -> int:
         """How many settings the first framework needs, those for any framework included."""
-        return sum(len(tab.lines) for tab in (*self.tabs[:1], *self.anywhere))
+        return len(select_settings(self.fix.settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +212,10 @@ def describe_shares(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
 def has_uneven_shares(basis: TimeBasis) -> bool:
     """Return whether a share next to the bar reads as another number than its time by the length."""
     pairs = [(basis.share(wall), getattr(basis.walls, wall) / max(basis.total_ns, 1)) for wall in Wall]
-    return basis.kind == "median" and max(abs(share - part) for share, part in pairs) >= _OTHER_SHARE
+    return basis.kind == "median" and any(
+        abs(share - part) >= _OTHER_SHARE or max(share, part) >= max(_SEEN_SHARE, 2 * min(share, part))
+        for share, part in pairs
+    )
 
 
 def list_legend(analysis: Analysis, basis: TimeBasis) -> tuple[LegendRow, ...]:
@@ -273,20 +293,31 @@ def build_cards(fixes: Sequence[Fix], step_ns: int, basis: TimeBasis) -> list[Ca
     return cards
 
 
-def _describe_overlap(tabs: Sequence[SettingTab], earlier: Sequence[Card]) -> str:
-    """Say which earlier recommendation has the same settings, for every framework that both name."""
+def _describe_overlap(own: Mapping[str, frozenset[str]], earlier: Sequence[Card]) -> str:
+    """Say which earlier recommendation has the same settings, for every framework that both name.
+
+    Args:
+        own: what each framework needs, with what any framework needs in addition.
+        earlier: the cards before.
+    """
     for number, other in enumerate(earlier, start=1):
-        theirs = {tab.label: set(tab.lines) for tab in other.tabs}
-        pairs = [(set(tab.lines), theirs[tab.label]) for tab in tabs if tab.label in theirs]
+        theirs = _collect_lines(other.tabs, other.anywhere)
+        pairs = [(lines, theirs[label]) for label, lines in own.items() if label in theirs]
         if not pairs:
             continue
-        if all(own == their for own, their in pairs):
+        if all(mine == their for mine, their in pairs):
             return f"Recommendation {number} has the same settings."
-        if all(own >= their for own, their in pairs):
+        if all(mine >= their for mine, their in pairs):
             return f"Includes all settings of recommendation {number}."
-        if all(own <= their for own, their in pairs):
+        if all(mine <= their for mine, their in pairs):
             return f"Recommendation {number} includes these settings."
     return ""
+
+
+def _collect_lines(tabs: Sequence[SettingTab], anywhere: Sequence[SettingTab]) -> dict[str, frozenset[str]]:
+    """Collect what each framework needs, with what any framework needs in addition, by its name."""
+    shared = {line for tab in anywhere for line in tab.lines}
+    return {tab.label: frozenset((*tab.lines, *shared)) for tab in tabs}
 
 
 def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean: bool = False) -> Card:
@@ -317,6 +348,7 @@ def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean:
     next_wall = fix.next_wall if fix.replay is None else str(fix.replay.next_wall)
     counts = Counter(entry.status for entry in fix.preconditions)
     tabs = _tabulate_settings([one for one in fix.settings if one.system not in _ANYWHERE])
+    anywhere = _tabulate_settings([one for one in fix.settings if one.system in _ANYWHERE])
     words: dict[Met, str] = {"met": "met", "unmet": "unmet", "unknown": "to check", "set": "set by this fix"}
     return Card(
         fix=fix,
@@ -327,14 +359,14 @@ def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean:
         assumes=assumes,
         next_wall=next_wall or "",
         tabs=tabs,
-        anywhere=_tabulate_settings([one for one in fix.settings if one.system in _ANYWHERE]),
+        anywhere=anywhere,
         checks=tuple(
             (status, f"{counts[status]} {word}") for status, word in words.items() if counts[status]
         ),
         unknown_count=counts["unknown"],
         first_check=next((entry for entry in fix.preconditions if entry.status == "unknown"), None),
         unmet=tuple(entry for entry in fix.preconditions if entry.status == "unmet"),
-        overlap=_describe_overlap(tabs, earlier),
+        overlap=_describe_overlap(_collect_lines(tabs, anywhere), earlier),
         before_ns=before_ns,
         parts=() if bound is None or fix.replay is None else _share_out(fix.replay.walls, 1 / bound),
         saved=units.signed_duration(after_ns - before_ns) if after_ns < before_ns else "",

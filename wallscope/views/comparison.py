@@ -257,7 +257,7 @@ def write_comparison_page(report: ComparisonReport) -> str:
         (names, *told.sides, *taken),
         told.word,
         told.answers,
-        build_sides(times_ns, lambda side, wall: units.milliseconds(times_ns[side][wall])),
+        build_sides(times_ns, lambda side, wall: units.duration(times_ns[side][wall])),
         f"{comparison.step.compared} {comparison.window}, base → head",
         verdict=comparison.verdict,
         sentence=told.sentence,

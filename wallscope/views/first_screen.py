@@ -46,9 +46,10 @@ from wallscope.views.sections.words import (
     shorten_anchor,
 )
 from wallscope.views.statement import Statement, state_analysis
+from wallscope.views.verdict import describe_kinds
 
 _WIDEST = 100
-_MOST_OBSTACLES, _MOST_KINDS = 2, 3
+_MOST_OBSTACLES = 2
 _LONGEST_LINE, _LONGEST_COMMAND = 74, 66
 _LONGEST_ANCHOR, _LONGEST_ASSUMPTION, _LONGEST_TEXTS = 30, 240, 320
 _NAMES = {wall: "Host overhead" if wall is Wall.HOST else wall.capitalize() for wall in Wall}
@@ -121,7 +122,7 @@ def describe_subject(analysis: Analysis, rank: Rank) -> str:
 def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
     """Say by what steps were found."""
     if anchor.name:
-        kind = "NVTX" if profiler is Profiler.NSYS else "range"
+        kind = "NVTX range" if profiler is Profiler.NSYS else "range"
         return f"{kind} {visible(shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
     return "ended by optimizer kernels" if anchor.kind == "optimizer" else "repeating kernels"
 
@@ -261,25 +262,22 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
         return
     unit = analysis.anchor.window
     marker = _name_anchor(analysis.anchor, analysis.inputs[0].profiler)
-    counted = f"Steady: {len(steady)} of {units.plural(len(rank.steps), unit)} ({marker})"
+    counted = f"Steady: {len(steady)} of {units.plural(len(rank.steps), unit)} ({marker})."
     if len(steady) < 2:
-        yield f"{counted}."
+        yield counted
         return
     slowest_ns, index = steady[-1]
-    middle = " of middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
+    middle = " of the middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
     typical = units.duration(rank.typical.step_ns)
     lengths = f"Typical: {typical} (mean{middle})"
-    if rank.modes and rank.mean_step_ns is not None:
-        kinds = ", ".join(
-            f"{len(mode.steps)} of about {units.duration(mode.median_ns)}{_describe_level(mode)}"
-            for mode in rank.modes[:_MOST_KINDS]
-        )
-        counted += f", {kinds}"
+    kinds = describe_kinds(rank, unit)
+    if kinds and rank.mean_step_ns is not None:
+        counted += f" {units.capitalize(kinds)}{_describe_level(rank.modes[-1])}."
         lengths += f", mean of all {units.duration(rank.mean_step_ns)}"
     else:
         median = units.duration(round(float(np.median([length_ns for length_ns, _ in steady]))))
         lengths += "" if median == typical else f", median {median}"
-    yield f"{counted}. {lengths}; slowest: {units.duration(slowest_ns)} ({unit} {index})."
+    yield f"{counted} {lengths}; slowest: {units.duration(slowest_ns)} ({unit} {index})."
 
 
 def _describe_level(mode: StepMode) -> str:
@@ -291,7 +289,7 @@ def _describe_level(mode: StepMode) -> str:
 def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
     """Say what the step becomes with each repair; that nothing holds the job up, or that this is unknown."""
     if not job.collectives.matched:
-        yield "Which rank waits for which is unknown, because no collective could be matched between ranks."
+        yield "No collective could be matched between ranks, so it is unknown which rank waits for which."
         return
     window = analysis.anchor.window
     if job.stragglers:

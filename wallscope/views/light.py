@@ -93,7 +93,7 @@ _BELOW = {
 }
 _ALL = units.percent(1.0)
 _MOST_NAMED = 2
-_FLOORLESS = "FLOPs unknown: as if these kernels took no time, and nothing else needed it"
+_FLOORLESS = "FLOPs unknown: assumes that these kernels take no time, and that nothing else uses it"
 _LONGEST_NAME = 30
 """Letters of the name of a line, so that bar and numbers have room."""
 

@@ -1,6 +1,6 @@
 """What screens of a capture begin with: the main cause of the wall, what to do first, what is uncertain."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -18,6 +18,7 @@ from wallscope.views.answers import find_named_cause, point_to_fix
 from wallscope.views.cards import Card, Fact
 from wallscope.views.headline import write_headline
 from wallscope.views.light import describe_expectation, find_largest_loss, has_lines
+from wallscope.views.sections.findings import UNREPLAYED_BOUND, explain_missing_replay, has_unreplayed_bounds
 from wallscope.views.sections.words import describe_pressure
 from wallscope.views.verdict import (
     TimeBasis,
@@ -161,9 +162,15 @@ def _describe_drop(analysis: Analysis, typical_ns: int, card: Card) -> str:
 def list_doubts(
     analysis: Analysis, basis: TimeBasis, facts: Sequence[Fact], limits: Sequence[Finding]
 ) -> tuple[Doubt, ...]:
-    """List how sure the split is, whether steps agree, and what is unknown."""
+    """List how sure the split and less sure bounds are, whether steps agree, and what is unknown."""
     steps, waits, replay, coverage = facts
-    doubts = [_judge_split(analysis, waits, replay), _judge_agreement(analysis, basis, steps)]
+    found = [Doubt(_OF_SEVERITY[one.severity], "", one.short, "limits", one.cure or "") for one in limits]
+    doubts = [
+        _judge_split(analysis, waits, replay),
+        *_judge_bounds(analysis),
+        _judge_agreement(analysis, basis, steps),
+        *sorted(found, key=lambda one: one.grade != "bad"),
+    ]
     pressure = analysis.diagnosis.memory_pressure
     if pressure.level in {"high", "near"}:
         doubts.append(
@@ -174,8 +181,6 @@ def list_doubts(
                 "word-memory-pressure",
             )
         )
-    found = [Doubt(_OF_SEVERITY[one.severity], "", one.short, "limits", one.cure or "") for one in limits]
-    doubts[2:2] = sorted(found, key=lambda one: one.grade != "bad")
     if not limits:
         doubts.append(Doubt(_OF_TONE[coverage.tone], coverage.head, coverage.text, coverage.target))
     return tuple(doubts)
@@ -185,9 +190,22 @@ def _judge_split(analysis: Analysis, waits: Fact, replay: Fact) -> Doubt:
     sure = analysis.diagnosis.confidence
     level = "low" if sure is None else sure.level
     grade: Grade = "sure" if level == "high" else "likely" if level == "medium" else "unknown"
-    return Doubt(
-        grade, waits.head, f"{_pick_reasons(waits, sure)} {_describe_replay(analysis, replay)}", waits.target
-    )
+    has_line = has_unreplayed_bounds(analysis)
+    head = f"{waits.head} in the time breakdown" if has_line else waits.head
+    text = "" if has_line else _describe_replay(analysis, replay)
+    return Doubt(grade, head, f"{_pick_reasons(waits, sure)} {text}".rstrip(), waits.target)
+
+
+def _judge_bounds(analysis: Analysis) -> Iterator[Doubt]:
+    """Say that bounds are less sure than the time breakdown, where fixes are not simulated."""
+    if has_unreplayed_bounds(analysis):
+        sentences = (
+            explain_missing_replay(analysis),
+            UNREPLAYED_BOUND,
+            "the time breakdown is measured, not replayed",
+        )
+        text = " ".join(f"{units.capitalize(one)}." for one in sentences)
+        yield Doubt("likely", "Upper bounds are less sure", text, "word-replay-error")
 
 
 def _pick_reasons(waits: Fact, sure: Confidence | None) -> str:
@@ -202,7 +220,7 @@ def _describe_replay(analysis: Analysis, replay: Fact) -> str:
     if found is None or found.check is None:
         return f"{replay.head}." if replay.tone == "ok" else replay.text
     if found.refused is not None:
-        return f"No speedup is simulated: {found.refused_briefly or found.refused}."
+        return f"{units.capitalize(explain_missing_replay(analysis))}."
     return f"{replay.head}."
 
 
@@ -212,6 +230,6 @@ def _judge_agreement(analysis: Analysis, basis: TimeBasis, steps: Fact) -> Doubt
     led, count, unit = diagnosis.led_steps, diagnosis.decided_steps, analysis.anchor.unit
     if basis.kind != "median" or led is None or dominant in {"unknown", "mixed", Wall.COMPUTE}:
         return Doubt("sure" if steps.tone == "ok" else "likely", steps.head, steps.text, steps.target)
-    head = f"{led} of {count} steady {unit}s agree"
+    head = f"{units.capitalize(dominant)}-bound in {led} of {count} steady {unit}s"
     grade: Grade = "sure" if led == count and steps.tone == "ok" else "likely"
     return Doubt(grade, head, "" if steps.tone == "ok" else f"Uncertain: {steps.doubt}.", "steps")

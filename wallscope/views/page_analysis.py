@@ -1,6 +1,7 @@
 """The page of an analysis: the verdict, all steps, recommendations, the timeline, then details in tabs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -9,12 +10,13 @@ from wallscope.model.analysis import Analysis, Rank, Step
 from wallscope.model.enums import Wall
 from wallscope.model.report import Report
 from wallscope.model.section import Section
+from wallscope.ranks.job_sentences import describe_repairs
 from wallscope.render.html import FirstScreen, SideTime, StepBar, render_page
 from wallscope.render.texts import shorten_name
 from wallscope.render.timeline_pack import MOST_CHARACTERS, pack_timelines
 from wallscope.thresholds.verdict import FIRST_FIXES_COUNT
 from wallscope.views.light import is_estimate
-from wallscope.views.sections.findings import build_methods
+from wallscope.views.sections.findings import build_methods, has_unreplayed_bounds
 from wallscope.views.sections.kernels import build_kernels
 from wallscope.views.sections.report import build_sections
 from wallscope.views.sections.steps import (
@@ -27,12 +29,16 @@ from wallscope.views.sections.walls import (
 )
 from wallscope.views.sections.words import count_exports, name_rank
 from wallscope.views.statement import Statement, state_analysis
+from wallscope.views.verdict import describe_kinds
 
 _LARGEST_PAGE = 3_450_000
-_MOST_LOSSES = 3
+_MOST_LOSSES, _MOST_DOUBTS = 3, 3
 _MOST_BARS = 120
+_SEVERAL = 2
 _TALLEST_RATIO = 2.5
 """How many times as high as the median step a bar can be; it is cut above."""
+_STRIP_PX, _DIGIT_PX, _BETWEEN_LABELS_PX = 310, 6.5, 8
+"""Width of the strip where it is narrowest, and of what stands below it."""
 _FIRST = ("job", "timeline", "kernels", "compute", "causes", "communication", "host", "memory")
 """Sections that come first, whatever the wall is: a reader finds them at the same place on each page."""
 
@@ -54,7 +60,7 @@ def _write_page(report: Report, most_characters: int) -> str:
     timeline = _build_timeline(report, packed.notes)
     sections = sorted(
         (
-            one
+            _tell_repairs(one, analysis)
             for one in (
                 timeline,
                 build_kernels(report),
@@ -86,6 +92,14 @@ def _write_page(report: Report, most_characters: int) -> str:
     )
 
 
+def _tell_repairs(section: Section, analysis: Analysis) -> Section:
+    """Return the section; that on a job says in its answer all that holds it up, as its table is folded."""
+    job = analysis.job
+    if section.key != "job" or job is None or len(job.stragglers) < _SEVERAL:
+        return section
+    return replace(section, answer=f"{section.answer} {describe_repairs(job, analysis.anchor.unit)}")
+
+
 def _find_place(section: Section) -> int:
     """Return the place of a section: the ranks of a job come first, then the timeline, kernels and causes."""
     return _FIRST.index(section.key) if section.key in _FIRST else len(_FIRST)
@@ -102,7 +116,7 @@ def _lay_out_first_screen(report: Report, told: Statement) -> FirstScreen:
     """Lay out the verdict, all steps, and the bar."""
     analysis = report.analysis
     rank = analysis.ranks[analysis.diagnosis.rank_index]
-    counted = units.plural(len(rank.steps), analysis.anchor.window)
+    strip = _list_step_bars(rank) if len(rank.steps) > 1 else ()
     total_ns = max(told.basis.total_ns, 1)
     times_ns = zip(Wall, told.basis.walls.parts(), strict=True)
     parts = tuple((wall, part_ns / total_ns, units.duration(part_ns)) for wall, part_ns in times_ns)
@@ -118,25 +132,49 @@ def _lay_out_first_screen(report: Report, told: Statement) -> FirstScreen:
         scope=told.scope,
         lines=(" ".join(told.lead), *told.lines),
         note=f"This page shows {told.shown_rank}." if told.shown_rank else "",
-        strip=_list_step_bars(rank) if len(rank.steps) > 1 else (),
-        strip_title=", ".join(filter(None, (f"All {counted}", told.spread))),
-        strip_note=_describe_left_out(analysis, rank),
+        strip=strip,
+        strip_top=units.duration(_find_tallest(rank)) if strip else "",
+        strip_title=", ".join(filter(None, (_count_bars(analysis, rank), "" if rank.modes else told.spread))),
+        strip_note=_describe_bars(analysis, rank),
         chosen=report.timelines[0].step if report.timelines else None,
         brief=(told.subject[0], *told.subject[2:]),
-        band_share=told.basis.total_ns / _find_scale(told),
+        band_share=min(told.basis.total_ns / _find_scale(told), 1.0),
     )
 
 
 def _list_step_bars(rank: Rank) -> tuple[StepBar, ...]:
-    """List steps as bars of one scale; those far longer than most do not set it."""
+    """List steps as bars of one scale, each with its number if the axis has room for it."""
+    shown, tallest_ns = rank.steps[:_MOST_BARS], _find_tallest(rank)
+    every = _space_labels(len(shown), max(step.index for step in shown))
+    return tuple(_make_bar(step, tallest_ns, is_labeled=step.index % every == 0) for step in shown)
+
+
+def _find_tallest(rank: Rank) -> int:
+    """Return the time in ns that the tallest bar can stand for; steps far longer than most do not set it."""
     shown = rank.steps[:_MOST_BARS]
     steady_ns = [step.end_ns - step.start_ns for step in shown if step.steady]
     lengths_ns = steady_ns or [step.end_ns - step.start_ns for step in shown]
-    tallest_ns = min(max(lengths_ns), round(_TALLEST_RATIO * median(lengths_ns)))
-    return tuple(_make_bar(step, max(tallest_ns, 1)) for step in shown)
+    return max(min(max(lengths_ns), round(_TALLEST_RATIO * median(lengths_ns))), 1)
 
 
-def _make_bar(step: Step, tallest_ns: int) -> StepBar:
+def _space_labels(count: int, largest: int) -> int:
+    """Return every how many bars a number fits below the strip: 1, 2 or 5 times a power of ten.
+
+    Args:
+        count: bars of the strip.
+        largest: the largest number that stands below one.
+
+    >>> _space_labels(10, 9), _space_labels(29, 28), _space_labels(120, 119), _space_labels(120, 98_765)
+    (1, 2, 10, 20)
+    """
+    bar_px = _STRIP_PX / count
+    label_px = _DIGIT_PX * len(str(largest)) + _BETWEEN_LABELS_PX
+    scales = (int(10**power) for power in range(len(str(count)) + 1))
+    spaces = (space * scale for scale in scales for space in (1, 2, 5))
+    return next(space for space in spaces if space * bar_px >= label_px)
+
+
+def _make_bar(step: Step, tallest_ns: int, *, is_labeled: bool) -> StepBar:
     """Make the bar of a step; one that is longer than the tallest is cut to it."""
     length_ns = step.end_ns - step.start_ns
     parts = tuple(
@@ -144,19 +182,39 @@ def _make_bar(step: Step, tallest_ns: int) -> StepBar:
         for wall, part_ns in zip(Wall, step.walls.parts(), strict=True)
         if part_ns
     )
-    is_cut = length_ns > tallest_ns
-    return StepBar(step.index, units.duration(length_ns), parts, step.steady, step.reason or "", is_cut)
+    return StepBar(
+        step.index,
+        units.duration(length_ns),
+        parts,
+        step.steady,
+        step.reason or "",
+        is_cut=length_ns > tallest_ns,
+        label=str(step.index) if is_labeled else "",
+    )
 
 
 def _find_scale(told: Statement) -> int:
-    """Return the time in ns that the whole width stands for, in the bar and in those of all fixes."""
-    return max(told.basis.total_ns, *(card.before_ns for card in told.cards), 1)
+    """Return the time in ns that the whole width stands for in the bars of all fixes.
+
+    The bar above them has the same scale, except where it is the whole capture, and they are about a step.
+    """
+    whole_ns = 0 if told.basis.kind == "whole" else told.basis.total_ns
+    return max(whole_ns, *(card.before_ns for card in told.cards), 1)
 
 
-def _describe_left_out(analysis: Analysis, rank: Rank) -> str:
-    """Say which steps have no bar, and which do not count."""
+def _count_bars(analysis: Analysis, rank: Rank) -> str:
+    """Say how many steps the strip shows."""
     unit, count = analysis.anchor.window, len(rank.steps)
-    parts = [f"The first {_MOST_BARS} of {count}."] if count > _MOST_BARS else []
+    if count > _MOST_BARS:
+        return f"First {_MOST_BARS} of {units.plural(count, unit)}"
+    return f"All {units.plural(count, unit)}"
+
+
+def _describe_bars(analysis: Analysis, rank: Rank) -> str:
+    """Say which kinds of steps there are, and which do not count."""
+    unit = analysis.anchor.window
+    kinds = describe_kinds(rank, unit)
+    parts = [f"{units.capitalize(kinds)}."] if kinds else []
     if not all(step.steady for step in rank.steps):
         parts.append(f"Pale {unit}s don't count.")
     return " ".join(parts)
@@ -171,6 +229,7 @@ def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, 
         "cards": cards[:FIRST_FIXES_COUNT],
         "more_cards": cards[FIRST_FIXES_COUNT:],
         "scale_ns": _find_scale(told),
+        "most_doubts": _MOST_DOUBTS + has_unreplayed_bounds(analysis),
         "has_replay": any(card.parts for card in cards),
         "has_estimates": any(is_estimate(card.fix) for card in cards[:FIRST_FIXES_COUNT]),
         "has_badges": any(card.badge for card in cards),

@@ -29,7 +29,6 @@ from wallscope.model.diagnosis import (
     Dominant,
     RareStall,
     StatedBound,
-    StepMode,
     UnknownWall,
     Walls,
     WallShare,
@@ -54,7 +53,7 @@ from wallscope.summary.diagnosis import (
     list_steady_walls,
     measure_unrecognized_share,
 )
-from wallscope.thresholds.steps import MEAN_ABOVE_MEDIAN_RATIO, SLOWER_KERNELS_RATIO, STRAY_STEP_RATIO
+from wallscope.thresholds.steps import MEAN_ABOVE_MEDIAN_RATIO, SLOWER_KERNELS_RATIO
 from wallscope.thresholds.verdict import (
     DOMINANT_LEAD_SHARE,
     DOMINANT_SHARE,
@@ -262,7 +261,7 @@ def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
     """Yield how much depends on waits that are inferred from timing."""
     if confidence is not None and confidence.inferred_share >= MATERIAL_SHARE:
         yield (
-            "The capture does not record what some waits waited for: this is inferred from timing."
+            "The capture does not record what ended some waits, so this is inferred from timing."
             f" {percent(confidence.inferred_share)} of the {unit} depends on it, so the confidence is"
             f" {confidence.level}."
         )
@@ -414,23 +413,27 @@ def _modes(rank: Rank, unit: str) -> Iterator[str]:
     mean_ns, median_ns = rank.mean_step_ns, rank.median_step_ns
     if mean_ns is None or median_ns is None:
         return
-    if rank.modes:
-        steady = sum(step.steady for step in rank.steps)
-        listed = ", ".join(
-            f"{len(mode.steps)}{'' if place else f' of {steady} take'} about {duration(mode.median_ns)}"
-            f"{_describe_longest(rank, mode)}"
-            for place, mode in enumerate(rank.modes)
-        )
-        kinds = {2: "two", 3: "three"}.get(len(rank.modes), str(len(rank.modes)))
+    if kinds := describe_kinds(rank, unit):
         yield (
-            f"There are {kinds} kinds of {unit}s: {listed}. The mean, which determines throughput,"
-            f" is {duration(mean_ns)}.{_describe_levels(rank)}"
+            f"{capitalize(kinds)}. The mean, which determines throughput, is {duration(mean_ns)}."
+            f"{_describe_levels(rank)}"
         )
     elif mean_ns > MEAN_ABOVE_MEDIAN_RATIO * median_ns:
         yield (
             f"The median {unit} takes {duration(median_ns)}. The mean, which determines throughput, is"
             f" {duration(mean_ns)}."
         )
+
+
+def describe_kinds(rank: Rank, unit: str) -> str:
+    """Say in a clause how long the steps of each kind take, where there are several kinds; else empty."""
+    if not rank.modes:
+        return ""
+    steady = sum(step.steady for step in rank.steps)
+    return ", ".join(
+        f"{len(mode.steps)}{'' if place else f' of {steady} {unit}s take'} about {duration(mode.median_ns)}"
+        for place, mode in enumerate(rank.modes)
+    )
 
 
 def _describe_levels(rank: Rank) -> str:
@@ -441,14 +444,6 @@ def _describe_levels(rank: Rank) -> str:
     from wallscope.summary.unusual_losses import UNKNOWN_SLOWNESS  # noqa: PLC0415  # as above
 
     return f" In the longest, the same compute kernels take {ratio:.2f} times as long: {UNKNOWN_SLOWNESS}."
-
-
-def _describe_longest(rank: Rank, mode: StepMode) -> str:
-    """Return in parentheses how long the longest step of a kind takes, where it is far longer than others."""
-    longest_ns = max(_measure_length(step) for step in rank.steps if step.index in mode.steps)
-    if longest_ns <= STRAY_STEP_RATIO * mode.median_ns:
-        return ""
-    return f" (the longest {duration(longest_ns)})"
 
 
 def _slower(rank: Rank, unit: str) -> Iterator[str]:

@@ -30,8 +30,9 @@ from wallscope.render import figures
 from wallscope.render.html import FirstScreen, build_sides, render_page
 from wallscope.render.terminal import render_sections
 from wallscope.render.texts import shorten_path, visible
+from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.views.cards import LegendRow
-from wallscope.views.opening import Doubt
+from wallscope.views.opening import Doubt, Grade
 from wallscope.views.sections.walls import describe_replay, select_first_fixes
 from wallscope.views.sections.words import WALL_WORDS
 
@@ -314,10 +315,11 @@ def _list_doubts(found: WhatIf) -> tuple[Doubt, ...]:
     checked = f"A check needs two steady {found.unit}s of medium length."
     if error is not None and found.check.error_p90 is not None:
         counted = units.plural(found.check.steps, f"steady {found.unit}")
-        checked = f"Median of {counted}; p90 {units.percent(found.check.error_p90)}."
+        checked = f"Median of {counted}; p90 {units.percent(found.check.error_p90)}.{_doubt_error(found)}"
     unchanged = f"Latency and host time, {slack} of the critical path, are replayed unchanged."
+    grade: Grade = "unknown" if error is None else "bad" if _doubt_error(found) else "sure"
     return (
-        Doubt("unknown" if error is None else "sure", head, checked, "sureness"),
+        Doubt(grade, head, checked, "sureness"),
         Doubt("likely", "", unchanged, "sureness"),
     )
 
@@ -388,8 +390,17 @@ def _describe_check(found: WhatIf) -> str:
         return f"Replay not checked: a check needs two steady {found.unit}s of medium length. {slack}."
     return (
         f"Replay error: median {units.percent(check.error_median)}, p90 {units.percent(check.error_p90)}"
-        f" of {units.plural(check.steps, f'steady {found.unit}')}. {slack}."
+        f" of {units.plural(check.steps, f'steady {found.unit}')}.{_doubt_error(found)} {slack}."
     )
+
+
+def _doubt_error(found: WhatIf) -> str:
+    """Return a sentence on a replay error that was accepted although it is too large; else empty."""
+    error = found.check.error_median
+    if error is None or error <= FIX_REPLAY_ERROR_SHARE:
+        return ""
+    limit = units.percent(FIX_REPLAY_ERROR_SHARE)
+    return f" Above {limit}, steps differ too much, so these gains are not reliable."
 
 
 def _list_notes(answers: Sequence[Answer]) -> Iterator[tuple[str, str]]:

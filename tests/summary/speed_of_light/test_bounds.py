@@ -215,7 +215,7 @@ def test_each_fix_that_assumes_a_rate_of_kernels_has_a_limit():
             1.2,
             False,
             "at most 1.20x",
-            "FLOPs unknown: as if these kernels took no time, and nothing else needed it",
+            "FLOPs unknown: assumes that these kernels take no time, and that nothing else uses it",
         ),
         (None, 1.2, True, "at most 1.20x", ""),
         (1.2, None, None, "up to 1.20x", ""),

@@ -6,7 +6,12 @@ from hypothesis import strategies as st
 
 from wallscope.model.diagnosis import SlowerKernels
 from wallscope.model.schemas import CLASSIFIED, KERNELS, NAMES, SAMPLES, STEPS
-from wallscope.summary.unusual_losses import _sum_distances, explain_slower_kernels, find_slower_kernels
+from wallscope.summary.unusual_losses import (
+    _sum_distances,
+    compare_kernel_lengths,
+    explain_slower_kernels,
+    find_slower_kernels,
+)
 
 LENGTH_NS, STEP_NS = 1_000, 10_000
 
@@ -58,7 +63,8 @@ def rank(lengths_ns, *, blocks=None, beside=(), clocks=()):
         ],
         schema=STEPS,
     )
-    return find_slower_kernels(operations, steady, Sampled(kernels, list(clocks)), 0)
+    lengths = compare_kernel_lengths(operations, steady, kernels)
+    return find_slower_kernels(lengths, steady, Sampled(kernels, list(clocks)), 0)
 
 
 def test_the_factor_the_step_and_the_sides_are_told():

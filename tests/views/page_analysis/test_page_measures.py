@@ -1,17 +1,22 @@
 """Measures that each page keeps: its height, the words of the first view, what stands where, one scale."""
 
 import re
+from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from benchmarks.pages import measure_visit
+from fixtures.export import ExportWriter
 from tests.answered_once import analyze_once
 from tests.jobs.simulated import write_job
 from tests.shipped_example import EXAMPLE
 from tests.test_traces import TRACES
 from tests.views.browsing import Opened, needs_axe, needs_chromium
+from tests.views.test_page_analysis import make_fix
+from wallscope.demo.machine import SimulatedMachine
 from wallscope.jobs.inputs import find_exports
 from wallscope.jobs.merge import job_report, run_job
 from wallscope.model.capture import Options
@@ -33,8 +38,7 @@ WORDS = """() => {
   while (walker.nextNode()) {
     const text = walker.currentNode, range = document.createRange(), parent = text.parentElement;
     if (["SCRIPT", "STYLE", "NOSCRIPT", "OPTION"].includes(parent.tagName)) continue;
-    const folded = parent.closest("details:not([open])");
-    if (folded && !parent.closest("summary")) continue;
+    if (!parent.checkVisibility()) continue;
     range.selectNodeContents(text);
     const box = range.getBoundingClientRect();
     if (!box.width || box.top >= innerHeight || box.bottom <= 0 || box.left < 0) continue;
@@ -227,8 +231,15 @@ def test_on_paper_all_tabs_are_open_and_nothing_to_press_is_left(show):
     tabs = opened.tab.locator(".tabpanel")
     shown = [tabs.nth(place).is_visible() for place in range(tabs.count())]
     pressed = [one for one in opened.tab.locator("button").all() if one.is_visible()]
+    settings = [
+        one.is_visible() for one in opened.tab.locator(".recs:not(.more-cards *) summary > code").all()
+    ]
+    links = opened.tab.locator(".rec .more-link, .rec .columns").all()
+    folded = not any(one.is_visible() for one in links)
     opened.tab.emulate_media(media="screen")
 
+    assert settings == [True] * 3
+    assert folded
     assert len(shown) >= 8
     assert all(shown)
     in_tables = "(one) => Boolean(one.closest('.bars, td, th'))"
@@ -276,3 +287,74 @@ def test_the_example_has_nothing_that_hinders_a_reader(show, width, scheme):
     opened = show(EXAMPLE, width, scheme, is_open_to_scripts=True)
 
     assert opened.violations() == []
+
+
+LABELS = """() => {
+  const named = [...document.querySelectorAll(".bars small, .scale small")].filter((one) => one.textContent);
+  return named.map((one) => {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    const { left, right } = range.getBoundingClientRect();
+    return { text: one.textContent, left, right };
+  });
+}"""
+"""The texts at both axes of the strip, with where they stand."""
+
+
+def write_steps(path, count):
+    """A capture of many short steps, of which the last one is not steady."""
+    with ExportWriter(path) as writer:
+        writer.gpu()
+        main = SimulatedMachine(writer, pid=1000, device=0).thread("python", start_ns=1_000_000)
+        for _ in range(count):
+            with main.range("train_step"):
+                main.launch("gemm_kernel", 300_000, stream=7, call="cudaLaunchKernel", call_ns=5_000)
+                main.synchronize()
+                main.work(50_000)
+
+
+@pytest.mark.parametrize("width", [1400, 1024, 390])
+@pytest.mark.parametrize("count", [2, 13, 31, 130])
+def test_labels_below_the_steps_do_not_touch_at_any_number_of_steps(browser, tmp_path, count, width):
+    path, page = tmp_path / "run.sqlite", tmp_path / "run.html"
+    write_steps(path, count)
+    report = build_report(analyze_capture(path, Options(step_range="train_step"), ignore), ignore)
+    page.write_text(write_analysis_page(report), encoding="utf-8")
+    found = Opened(browser, page, width, "light")
+    top, zero, *labels = found.tab.evaluate(LABELS)
+    bars = found.tab.locator(".bars button").count()
+    title = found.tab.locator(".strip figcaption").inner_text()
+    found.close()
+
+    assert (zero["text"], float(top["text"].split()[0]) > 0) == ("0", True)
+    assert labels[0]["text"] == "0"
+    assert min(count, 3) <= len(labels) <= bars
+    assert all(one["right"] + 2 <= other["left"] for one, other in pairwise(labels))
+    assert all(one["left"] >= 0 and one["right"] <= width for one in labels)
+    assert title.startswith(f"All {count} steps" if bars == count else f"First {bars} of {count} steps")
+
+
+OVER = """() => [...document.querySelectorAll(".recs .rec")].map((card) => {
+  const { right } = card.getBoundingClientRect();
+  const parts = [...card.querySelectorAll(".gain *")].map((one) => one.getBoundingClientRect());
+  return Math.max(...parts.map((part) => part.right)) - right;
+})"""
+"""By how many pixels what stands right on each card reaches over its edge."""
+
+
+@pytest.mark.parametrize("width", [1400, 1024, 390])
+def test_what_a_fix_gains_stays_on_its_card(browser, tmp_path, width):
+    """A fix of which the most and the expected speedup are known, with the longest note."""
+    path, page = tmp_path / "run.sqlite", tmp_path / "run.html"
+    write_steps(path, 8)
+    report = build_report(analyze_capture(path, Options(step_range="train_step"), ignore), ignore)
+    made = make_fix("attention kernels that are made for this generation of GPUs")
+    fix = replace(made, speedup_ceiling=1.04, recoverable_ns=13_000, most_speedup=1.33, keeps_floor=True)
+    analysis = replace(report.analysis, fixes=(fix,))
+    page.write_text(write_analysis_page(replace(report, analysis=analysis)), encoding="utf-8")
+    found = Opened(browser, page, width, "light")
+    over = found.tab.evaluate(OVER)
+    found.close()
+
+    assert len(over) == 1
+    assert over[0] <= 0

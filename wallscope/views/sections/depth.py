@@ -139,8 +139,10 @@ def tabulate_traffic(traffic: tuple[LinkTraffic, ...], whole: str) -> Grid:
     columns = make_columns(
         LinkTraffic, "link", "direction", *shown, "samples", "exposed_samples", words={"whole": whole}
     )
-    note = "Cards and switches carry the traffic of the whole host; NVLink is that of this rank's GPU."
-    return tabulate(f"Traffic of links in the {whole}", columns, traffic, limits=_ROWS, notes=(note,))
+    note = (
+        "Network cards and switches count the traffic of the whole host, NVLink only that of this rank's GPU."
+    )
+    return tabulate(f"Link traffic in the {whole}", columns, traffic, limits=_ROWS, notes=(note,))
 
 
 def _name_collective(entry: CommunicationOperation) -> str:

@@ -80,6 +80,7 @@ _REPLICATION = {
     "none": "Too few steps, or no variation: there is no interval.",
 }
 _MOST_CAVEATS, _LONGEST_CAVEAT = 2, 200
+UNREPLAYED_BOUND = "each bound assumes that its cause takes no time"
 _SHARES_FIRST = 2
 """Reasons of a confidence begin with its inferred and its unresolved share."""
 _ANY = frozenset(Wall)
@@ -350,7 +351,7 @@ def describe_confidence(analysis: Analysis, *, has_caveats: bool = True) -> str:
         return "unknown"
     if any(one.code == FindingCode.NO_KERNELS for one in analysis.capture.findings):
         return f"{sure.level}, because {' and '.join(sure.reasons)}."
-    replayed, refused = _describe_replays(analysis)
+    replayed, refused = _describe_error(analysis), _describe_refusal(analysis)
     has_no_steps = has_caveats and analysis.anchor.kind == "whole-trace"
     doubts, known = sort_reasons(analysis, skips_doubts=has_no_steps)
     if has_no_steps:
@@ -358,8 +359,8 @@ def describe_confidence(analysis: Analysis, *, has_caveats: bool = True) -> str:
     rank = analysis.ranks[analysis.diagnosis.rank_index]
     shown = _pick_caveats(analysis, rank) if has_caveats else ()
     is_said = any(one.code == FindingCode.FEW_STEPS for one in shown)
-    sentences = (*known, *replayed, *(() if is_said else describe_few_steps(analysis, rank)), refused)
-    lead = f"{sure.level}{' for the time breakdown' if refused else ''}"
+    sentences = (*known, *replayed, *(() if is_said else describe_few_steps(analysis, rank)), *refused)
+    lead = f"{sure.level}{' for the time breakdown' if any(refused) else ''}"
     if doubts:
         return f"{lead}, because {_join_clauses(doubts)}. {_write_sentences(sentences)}".rstrip()
     first, *others = sentences
@@ -427,18 +428,38 @@ def describe_few_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
         yield f"with {units.plural(steady, f'steady {unit}')}, their variation is uncertain"
 
 
-def _describe_replays(analysis: Analysis) -> tuple[list[str], str]:
-    """Return the replay error, and that speedups are not simulated; empty where they are."""
+def _describe_error(analysis: Analysis) -> tuple[str, ...]:
+    """Return the replay error in a clause; nothing where it is unknown, or too large."""
     replay = analysis.replay
-    if replay is None:
-        return [], ""
-    if replay.refused is not None:
-        if analysis.anchor.kind == "whole-trace":
-            return [], "speedups can be simulated only for steps"
-        return [], f"speedups are not simulated, because {replay.refused_briefly or replay.refused}"
-    if replay.check is None or replay.check.error_median is None:
-        return [], ""
-    return [f"replay error {units.percent(replay.check.error_median)}"], ""
+    check = replay.check if replay is not None and replay.refused is None else None
+    if check is None or check.error_median is None:
+        return ()
+    return (f"replay error {units.percent(check.error_median)}",)
+
+
+def _describe_refusal(analysis: Analysis) -> tuple[str, ...]:
+    """Return sentences on why no fix is simulated, and what that means for bounds; nothing if fixes are."""
+    reason = explain_missing_replay(analysis)
+    if not has_unreplayed_bounds(analysis):
+        return (reason,)
+    return (f"upper bounds are less sure: {reason}", UNREPLAYED_BOUND)
+
+
+def explain_missing_replay(analysis: Analysis) -> str:
+    """Say why no fix is simulated; empty if fixes are."""
+    replay = analysis.replay
+    if replay is None or replay.refused is None:
+        return ""
+    if analysis.anchor.kind == "whole-trace":
+        return "speedups can be simulated only for steps"
+    return f"fixes are not simulated, because {replay.refused_briefly or replay.refused}"
+
+
+def has_unreplayed_bounds(analysis: Analysis) -> bool:
+    """Return whether fixes have upper bounds although no fix is simulated."""
+    is_refused = analysis.replay is not None and analysis.replay.refused is not None
+    bounded = (fix for fix in analysis.fixes or () if fix.speedup_ceiling is not None and fix.replay is None)
+    return is_refused and any(bounded)
 
 
 def _has_open_time(analysis: Analysis) -> bool:

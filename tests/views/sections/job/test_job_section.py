@@ -1,5 +1,7 @@
 """The section of the page on the ranks of a job."""
 
+from dataclasses import replace
+
 import pytest
 
 from fixtures.simulation.program import NULL_STREAM, HostThread, Program, Record, WaitEvent, stepped
@@ -68,3 +70,19 @@ def test_the_row_of_a_rank_opens_its_own_causes(report):
         ]
     assert cells[0].parts != cells[1].parts
     assert write_analysis_page(report).count('<details class="parts">') == 2
+
+
+def test_all_that_holds_the_job_up_is_named_before_the_map(report):
+    job = report.analysis.job
+    (late,) = job.stragglers
+    other = replace(late, name="node node-7", saved_ns=late.saved_ns // 2, replayed_step_ns=300_000)
+    both = replace(report.analysis, job=replace(job, stragglers=(late, other)))
+    told = (
+        "With device 1, then node node-7 like the others, the step would go from"
+        " 503.0 µs → 403.0 µs → 300.0 µs."
+    )
+
+    assert (
+        told in write_analysis_page(replace(report, analysis=both)).partition('<details class="tables">')[0]
+    )
+    assert "like the others, the step would" not in write_analysis_page(report)
