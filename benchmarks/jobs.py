@@ -100,8 +100,8 @@ def table(runs: dict[str, list[Spent]], count: int) -> str:
     by_clock = f"{statistics.median(walls):.2f} ({min(walls):.2f} to {max(walls):.2f} over the rounds)"
     by_cpu = f"{statistics.median(cpus):.2f} ({min(cpus):.2f} to {max(cpus):.2f})"
     told = (
-        f"With {count} exports, the median ratio of two separate commands to `--jobs 2` is {by_clock} for"
-        f" elapsed time, and {by_cpu} for CPU time. With `--jobs 2`, the largest process uses {memory:.2f}"
+        f"With {count} exports, two separate commands take {by_clock} times as long as `--jobs 2`, and"
+        f" {by_cpu} times as much CPU time (medians). With `--jobs 2`, the largest process uses {memory:.2f}"
         " times as much memory as analyzing a single export."
     )
     return "\n".join((*lines, "", told)) + "\n"
@@ -124,7 +124,7 @@ def main() -> None:
             sys.stderr.write(f"{name}: {runs[name][-1]}, load {os.getloadavg()[0]:.1f}\n")
     megabytes = sum(path.stat().st_size for path in paths) / 1e6
     told = (
-        f"Each export has {arguments.kernels:,} kernels, and all exports have {megabytes:,.0f} MB. The"
+        f"Each export has {arguments.kernels:,} kernels, and together they take up {megabytes:,.0f} MB. The"
         f" commands ran in {arguments.rounds} rounds, in alternating order, on a machine with"
         f" {os.cpu_count()} cores. Its load average at the end was {os.getloadavg()[0]:.1f}, including the"
         " measured processes."

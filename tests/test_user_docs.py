@@ -183,7 +183,7 @@ def test_the_page_on_trust_quotes_the_measured_accuracy():
     assert len(rows) == 4
     assert all(right == of for right, of in verdicts)
     assert f"all {sum(int(right) for right, _ in verdicts)} verdicts" in page
-    assert f"at most {max(float(row.split('|')[5].strip(' %')) for row in rows):.2f} % of the time" in page
+    assert f"At most {max(float(row.split('|')[5].strip(' %')) for row in rows):.2f} % of the time" in page
     assert f"named in {sum(n for n, _ in named[::2])} of {sum(of for _, of in named[::2])} programs" in page
     assert f"in none of {sum(of for _, of in named[1::2])} near misses" in page
     assert sum(n for n, _ in named[1::2]) == 0

@@ -83,7 +83,7 @@ def test_kernels_that_only_wait_are_not_part_of_what_one_rank_leaves_open(known,
 @pytest.mark.parametrize(
     ("share", "severity", "said"),
     [
-        pytest.param(0.0, "info", "but all time of the typical step has a known cause.", id="no time"),
+        pytest.param(0.0, "info", "but all of the time in the typical step has a known cause.", id="no time"),
         pytest.param(0.02, "info", " of the typical step (2.0 %) has no known cause.", id="little"),
         pytest.param(0.04, "warning", " of the typical step (4.0 %) has no known cause.", id="much"),
     ],

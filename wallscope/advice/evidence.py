@@ -411,7 +411,7 @@ def state_assumption(
         run: the run.
     """
     if replay is None:
-        assumed = f"assumes that {name_cause(_find_largest(counted, run))} takes no time"
+        assumed = f"assumes no time for {name_cause(_find_largest(counted, run))}"
         return Assumption(f"not replayed: the bound {assumed}", assumed)
     least_ns = MATERIAL_SHARE * run.step_ns
     if (rare_ns := won_ns - replay.won_ns) >= least_ns:

@@ -46,14 +46,14 @@ def read_model(name: str) -> tuple[Model, ModelShape | None]:
     if path.suffix.lower() not in _SUFFIXES or not path.is_file():
         return find_model(name), None
     if path.suffix.lower() == ".json":
-        shape, has_vision = _read_hugging_face(path)
+        shape, has_vision = _read_hugging_face_model(path)
     else:
-        shape, has_vision = _read_megatron(path), False
+        shape, has_vision = _read_megatron_model(path), False
     stem = path.parent.name if path.stem == "config" and path.parent.name else path.stem
     return Model(stem, shape.experts, None, has_vision), shape
 
 
-def _read_hugging_face(path: Path) -> tuple[ModelShape, bool]:
+def _read_hugging_face_model(path: Path) -> tuple[ModelShape, bool]:
     try:
         document = json.loads(read_json_bytes(path, _CURE, ConfigurationError))
     except (OSError, ValueError, RecursionError) as error:
@@ -175,7 +175,7 @@ def _count_linear(path: Path, text: Mapping[str, Any], layers: int) -> int:
     return layers - layers // every
 
 
-def _read_megatron(path: Path) -> ModelShape:
+def _read_megatron_model(path: Path) -> ModelShape:
     known = read_configuration(path, with_defaults=True).configuration
     hidden = _need(path, known.get, "hidden_size")
     heads = _need(path, known.get, "num_attention_heads")

@@ -600,7 +600,7 @@ def list_sharded_layouts(
         memory_bytes: memory of a GPU.
     """
     found = []
-    for sizes in _list_sizes(shape, gpus, seq_length):
+    for sizes in _list_parallel_sizes(shape, gpus, seq_length):
         if sizes.pipeline > 1:
             continue
         try:
@@ -626,7 +626,7 @@ def _order_layouts(sizes: Sizes) -> tuple[int, int, int, int]:
 
 
 def _find_layouts(shape: ModelShape, gpus: int, seq_length: int, memory_bytes: int) -> Iterator[Folding]:
-    for sizes in _list_sizes(shape, gpus, seq_length):
+    for sizes in _list_parallel_sizes(shape, gpus, seq_length):
         try:
             layout = fold(sizes, gpus, shape.experts or None)
         except LayoutError:
@@ -635,7 +635,7 @@ def _find_layouts(shape: ModelShape, gpus: int, seq_length: int, memory_bytes: i
             yield layout
 
 
-def _list_sizes(shape: ModelShape, gpus: int, seq_length: int) -> Iterator[Sizes]:
+def _list_parallel_sizes(shape: ModelShape, gpus: int, seq_length: int) -> Iterator[Sizes]:
     contexts = [size for size in _divisors(gpus) if size == 1 or seq_length % (2 * size) == 0]
     experts = _divisors(shape.experts) if shape.experts else [1]
     for tensor in _TENSOR:

@@ -300,7 +300,7 @@ def find_launched_rank() -> int | None:
 
 def has_torch(program: Sequence[str]) -> bool | None:
     """Return whether the Python of a program has PyTorch; `None` if the command shows no Python."""
-    python = _find_python(program[0])
+    python = _find_interpreter(program[0])
     if python is None:
         return None
     script = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
@@ -317,7 +317,7 @@ def has_torch(program: Sequence[str]) -> bool | None:
     return ran.returncode == 0 if ran.returncode in {0, 1} else None
 
 
-def _find_python(program: str) -> list[str] | None:
+def _find_interpreter(program: str) -> list[str] | None:
     """Return the Python that a program is, or that runs it as a script."""
     path = shutil.which(program)
     if path is None:

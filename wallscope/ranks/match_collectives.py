@@ -91,7 +91,7 @@ def gather_collectives(profiles: Sequence[Profile]) -> AllCollectives:
             clocks.append(keys[key])
             start_ns = entry.session_start_utc_ns
             shifts_ns.append(0 if start_ns is None else start_ns - base_ns)
-    frames = [_list_collectives(profile) for profile in profiles]
+    frames = [_gather_collectives(profile) for profile in profiles]
     member = np.repeat(np.arange(len(profiles)), [len(own) for own in frames])
     together = pl.concat([RANK_COLLECTIVES.to_frame(), *frames])
     capture = np.array(first, np.int64)[member] + together["input"].to_numpy()
@@ -113,7 +113,7 @@ def _clock_key(entry: ProfiledInput) -> tuple[str, str]:
     return "host", entry.hostname
 
 
-def _list_collectives(profile: Profile) -> pl.DataFrame:
+def _gather_collectives(profile: Profile) -> pl.DataFrame:
     """Return the collectives of a rank's captures in the order of their begins; no copy of what has that."""
     table = profile.collectives
     if not profile.header.inputs:
@@ -127,7 +127,7 @@ def sum_walls_until(profile: Profile) -> tuple[Times, Times]:
 
     Both are int64[collectives, walls], ns, in the order of the rank's rows of `ALL_COLLECTIVES`.
     """
-    table = _list_collectives(profile)
+    table = _gather_collectives(profile)
     until_ns = table.select(pl.col(BEFORE).cum_sum().over("input")).to_numpy()
     return until_ns, until_ns + table.select(INSIDE).to_numpy()
 

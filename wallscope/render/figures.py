@@ -271,7 +271,7 @@ def draw_phases(ranges: Sequence[RangeWork]) -> Figure:
         "customdata": [
             [units.milliseconds(top_ns), "work: durations added up", "", "all ranges"],
             *(
-                [units.milliseconds(entry.work_ns), _list_walls(entry), str(wall), label(entry.name)]
+                [units.milliseconds(entry.work_ns), _list_wall_names(entry), str(wall), label(entry.name)]
                 for entry, wall in zip(listed, walls, strict=True)
             ),
         ],
@@ -309,7 +309,7 @@ def _find_wall(entry: RangeWork) -> Wall:
     return max(zip(entry.walls.parts(), Wall, strict=True), key=lambda part: part[0])[1]
 
 
-def _list_walls(entry: RangeWork) -> str:
+def _list_wall_names(entry: RangeWork) -> str:
     if entry.walls is None:
         return "walls unknown"
     parts = zip(Wall, entry.walls.parts(), strict=True)

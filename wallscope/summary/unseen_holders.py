@@ -63,7 +63,7 @@ def _lets_go(until_ns: Times, waiting: int, capture: Capture, activity: HostActi
     A thread that itself waited for a lock until then holds none that others wait for.
     """
     found = np.zeros(until_ns.size, np.bool_)
-    for thread, moments in _list_moments(waiting, capture) if until_ns.size else ():
+    for thread, moments in _list_resumptions(waiting, capture) if until_ns.size else ():
         begun = np.searchsorted(moments, until_ns - LOCK_RETURN_NS)
         behind = np.searchsorted(moments, until_ns + LOCK_RETURN_NS, side="right")
         locks = activity.spans_of(thread, HostKind.LOCK)
@@ -71,7 +71,7 @@ def _lets_go(until_ns: Times, waiting: int, capture: Capture, activity: HostActi
     return found
 
 
-def _list_moments(waiting: int, capture: Capture) -> Iterator[tuple[int, Times]]:
+def _list_resumptions(waiting: int, capture: Capture) -> Iterator[tuple[int, Times]]:
     """Yield the other threads with calls of a thread's process, and when they go on, in order.
 
     That is when their calls begin and end, and when they wait for something else.

@@ -251,7 +251,7 @@ def find_locked_calls(
 
 
 def _mark_beside_others(calls: CallTimes, process_of_thread: Rows, holding: Rows) -> Flags:
-    """Return which calls overlapped some of those that are of another thread of their process."""
+    """Return which calls overlapped holding calls of another thread of their process."""
     start_ns, end_ns, thread = calls.start_ns.of_call, calls.end_ns.of_call, calls.thread.of_call
     found = np.zeros(thread.size, np.bool_)
     holder = thread[holding]

@@ -93,7 +93,7 @@ def describe_applied_fix(one: AppliedFix) -> str:
     shown = "; ".join(visible(text, most=_LONGEST_EVIDENCE) for text in one.evidence[:_MOST_EVIDENCE])
     parts = [
         f"Applied: {name_applied_fix(one)}. {units.capitalize(describe_gain(one))}.",
-        *_explain_bound(one),
+        *_explain_reached_bound(one),
         f"Evidence: {shown}.",
     ]
     if one.alternatives:
@@ -109,7 +109,7 @@ def name_applied_fix(one: AppliedFix) -> str:
     )
 
 
-def _explain_bound(one: AppliedFix) -> Iterator[str]:
+def _explain_reached_bound(one: AppliedFix) -> Iterator[str]:
     """Say why the gain is larger than the bound, if it is, and what the bound or expected gain assumes."""
     if one.share is not None and one.share > 1:
         yield (

@@ -164,7 +164,7 @@ def _space_labels(count: int, largest: int) -> int:
         count: bars of the strip.
         largest: the largest number that stands below one.
 
-    >>> _space_labels(10, 9), _space_labels(29, 28), _space_labels(120, 119), _space_labels(120, 98_765)
+    >>> _space_labels(10, 9), _space_labels(29, 28), _space_labels(100, 99), _space_labels(120, 98_765)
     (1, 2, 10, 20)
     """
     bar_px = _STRIP_PX / count

@@ -245,7 +245,7 @@ def write_whatif_page(found: WhatIf) -> str:
     details = {
         "reason": _write_reason(found),
         "legend": _list_legend(found),
-        "doubts": _list_doubts(found),
+        "doubts": _list_replay_doubts(found),
         "answers": [_build_bar(found, answer) for answer in answers[:_MOST_ANSWERS]],
         "left": max(len(answers) - _MOST_ANSWERS, 0),
         "nothing": _NOTHING,
@@ -308,7 +308,7 @@ def _list_legend(found: WhatIf) -> tuple[LegendRow, ...]:
     )
 
 
-def _list_doubts(found: WhatIf) -> tuple[Doubt, ...]:
+def _list_replay_doubts(found: WhatIf) -> tuple[Doubt, ...]:
     """Say how far the replay was off, and what it leaves unchanged."""
     error, slack = found.check.error_median, units.percent(found.check.slack_share)
     head = "Replay not checked" if error is None else f"Replay error {units.percent(error)}"

@@ -218,5 +218,5 @@ def test_a_fix_without_a_replay_counts_only_the_causes_that_it_changes():
     assert graphs.recoverable_ns == 50 * MS
     assert fewer.recoverable_ns == 12 * MS
     assert fewer.assumes.startswith(
-        "not replayed: the bound assumes that host time inside launch calls takes no time"
+        "not replayed: the bound assumes no time for host time inside launch calls"
     )

@@ -21,7 +21,7 @@ def build_vision(analysis: Analysis, rank: Rank) -> Section | None:
     )
     shown = [f"{name} {units.percent(ns / max(times.step_ns, 1))}" for name, ns in parts]
     answer = f"Device time in ranges of the {whole}: {', '.join(shown)}."
-    lines: list[Line] = [(text,) for text in (*_describe_backward(times), *_describe_ranks(of_ranks))]
+    lines: list[Line] = [(text,) for text in (*_describe_backward(times), *_describe_vision_ranks(of_ranks))]
     lines.append(("Mock data without images would hide the tower: such runs are about twice as fast.",))
     return Section("vision", "Vision and language", answer, (Lines(tuple(lines)),))
 
@@ -36,7 +36,7 @@ def _describe_backward(times: VisionTimes) -> list[str]:
     return [f"The tower is trained: its backward pass takes {share}, which freezing it would save."]
 
 
-def _describe_ranks(of_ranks: tuple[VisionTimes | None, ...]) -> list[str]:
+def _describe_vision_ranks(of_ranks: tuple[VisionTimes | None, ...]) -> list[str]:
     """Say how evenly ranks share the images; nothing of a single rank."""
     imbalance = find_imbalance(of_ranks)
     if imbalance is None:
