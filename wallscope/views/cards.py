@@ -73,8 +73,8 @@ _ANYWHERE: tuple[System, ...] = ("environment", "launcher", "nsys")
 _SAME_SHARE = 0.005
 """A step that a fix is judged by and the typical one that differ by less read the same."""
 _OTHER_SHARE, _SEEN_SHARE = 0.02, 0.005
-"""A share that differs by so much from that of the typical step reads as another number, as does one of at
-least the second figure that is twice the other."""
+"""A median share that is so far from the share of the typical step reads as another number. So does one from
+the second figure on that is twice as large."""
 Tone = Literal["ok", "info", "warn"]
 
 
