@@ -62,8 +62,6 @@ def test_the_table_compares_round_by_round():
 
     assert table(runs, 4).splitlines()[2] == "| jobs | 15.0 | 10.0 | 20.0 | 110 |"
     assert empty == ""
-    assert (
-        "take 0.95 (0.90 to 1.00 over the rounds) times as long as `--jobs 2`, and 1.00 (0.95 to 1.05) times as"
-        " much CPU time" in said
-    )
+    assert "take 0.95 (0.90 to 1.00 over the rounds) times as long as `--jobs 2`" in said
+    assert "and 1.00 (0.95 to 1.05) times as much CPU time" in said
     assert "1.10 times as much memory" in said
