@@ -136,7 +136,7 @@ def test_host_is_less_sure_if_the_holders_of_locks_have_no_calls(account, step, 
     found = judge(account, step, unseen=np.full(STEPS, unseen))
 
     assert found.level == level
-    assert ("no CUDA call of its holder" in found.reasons[-1]) == (level == "medium")
+    assert ("no thread with CUDA calls is seen to release it" in found.reasons[-1]) == (level == "medium")
 
 
 @pytest.mark.parametrize(

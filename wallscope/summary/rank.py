@@ -114,7 +114,8 @@ class RankSummary:
     `walls`, `unresolved`, `inferred` and `blocked` cover its deciding steps: the steady ones, or all selected
     ones if none is steady. `blocked` is host time in calls that were blocked for an unknown reason, and
     `beside` that in which a thread may have waited for calls of another one. `unseen` is that in waits for
-    locks whose holder has no calls. `unrecognized` is the compute time of kernels with unrecognized names.
+    locks that no thread with calls is seen to release. `unrecognized` is the compute time of kernels with
+    unrecognized names.
     `kernel_share` is the time of kernels and graphs within the windows divided by that of the windows, and
     `has_kernels_elsewhere` whether they ran at other times.
     `hides_recompute` is set if the rank trains and no range names its backward pass. `lacks_calls` is set if

@@ -206,7 +206,8 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
         )
     if _rests_on(decision, account, account.unseen):
         share = _median_share(account.unseen, account.walls)
-        yield f"{percent(share)} is spent waiting for a lock, and no CUDA call of its holder is in the export"
+        waited = f"{percent(share)} is spent waiting for a lock"
+        yield f"{waited}, and no thread with CUDA calls is seen to release it"
     yield from _list_recording_doubts(decision, account)
 
 
