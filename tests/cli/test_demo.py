@@ -24,7 +24,7 @@ KINDS = {
         "demo-job.html",
         ("demo-job",),
         ("analyze", "demo-job"),
-        "\nRanks +Rank 2 is late in every step",
+        "\n  Rank 2 is late in every step",
     ),
 }
 JOB_FILES = [f"rank-{rank}.sqlite" for rank in range(4)]

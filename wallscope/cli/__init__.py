@@ -10,11 +10,11 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -37,6 +37,7 @@ from wallscope.urls import redact
 
 if TYPE_CHECKING:
     from typer._click import ClickException, Context, HelpFormatter, Parameter
+    from typer.models import OptionInfo
 
 
 FAILED, USAGE, INTERNAL = 1, 2, 70
@@ -140,7 +141,8 @@ class GroupedCommand(TyperCommand):
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Parse the command line; what is text or a default stays as it is."""
         functions = {name: function for group in _GROUPS.values() for name, function in group.items()}
-        _convert_rarely(self.get_params(ctx), get_type_hints(functions[self.name or ""]))
+        function = functions[self.name or ""]
+        _convert_rarely(self.get_params(ctx), get_type_hints(function, include_extras=True))
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
@@ -175,31 +177,40 @@ _MADE_OF_TEXT: Final[Mapping[Any, Callable[[Any], Any]]] = {**_TEXTS, **_PATHS, 
 def _convert_rarely(params: "Iterable[Parameter]", hints: Mapping[str, Any]) -> None:
     """Make text, paths, numbers and defaults here: the first conversion by typer loads pydantic."""
     for param in params:
-        make = _MADE_OF_TEXT.get(hints.get(param.name or ""))
-        vars(param)["process_value"] = partial(_convert_value, param, make)
+        hint = hints.get(param.name or "")
+        kind, *options = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        vars(param)["process_value"] = partial(_convert_value, param, _MADE_OF_TEXT.get(kind), options)
 
 
-def _convert_value(param: "Parameter", make: Callable[[Any], Any] | None, ctx: "Context", value: Any) -> Any:
+def _convert_value(
+    param: "Parameter",
+    make: Callable[[Any], Any] | None,
+    options: Sequence["OptionInfo"],
+    ctx: "Context",
+    value: Any,
+) -> Any:
     """Return the value of an argument or option as its function takes it."""
     source = ctx.get_parameter_source(param.name or "")
     is_default = source is not None and source.name == "DEFAULT"
     is_many = param.multiple or param.nargs == -1
     if is_default and not param.required:
         kept = list(value or ()) if is_many else value
-    elif make is not None and value and (make is not int or _is_within(param, value)):
+    elif make is not None and value and (make is not int or _is_within(options, value)):
         kept = [make(one) for one in value] if is_many else make(value)
     else:
         return type(param).process_value(param, ctx, value)
     return kept if param.callback is None else param.callback(ctx, param, kept)
 
 
-def _is_within(param: "Parameter", text: str) -> bool:
+def _is_within(options: Iterable["OptionInfo"], text: str) -> bool:
     """Return whether a text is a number that the limits of an option allow; typer says what is wrong."""
-    limits = vars(param)["type_descriptor"].parameter_info
     if not (text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS):
         return False
-    least, most = (int(text) if limit is None else limit for limit in (limits.min, limits.max))
-    return bool(least <= int(text) <= most)
+    number = int(text)
+    return not any(
+        (option.min is not None and number < option.min) or (option.max is not None and number > option.max)
+        for option in options
+    )
 
 
 class GroupedCommands(TyperGroup):
