@@ -131,11 +131,13 @@ def test_folders_that_nsys_wrote_hold_what_its_sqlite_export_holds(suffix, trace
 @pytest.mark.parametrize("command", ["analyze", "info"])
 def test_a_command_says_the_same_of_a_folder(command, wallscope, tmp_path):
     export = write(tmp_path / "run.sqlite")
+    folder = folder_of(export, ".parquet").relative_to(tmp_path)  # longer paths break lines elsewhere
 
-    ran, expected = wallscope(command, folder_of(export, ".parquet")), wallscope(command, export)
+    ran, expected = wallscope(command, folder), wallscope(command, export.name)
 
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines()[1:] == expected.out.splitlines()[1:]  # the first line has the name
+    said = ran.out.replace(folder.name, export.name)
+    assert said.splitlines()[1:] == expected.out.splitlines()[1:]  # the first line has the size
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
