@@ -38,6 +38,9 @@ def simulate(
     hold_last: cython.const[i64][::1],
     holder: cython.const[i64][::1],
     followed: i64[::1],
+    begins: cython.const[i64][::1],
+    begin_ns: cython.const[i64][::1],
+    runs: i64,
     left_ns: i64[::1],
     start_ns: i64[::1],
     end_ns: i64[::1],
@@ -45,7 +48,8 @@ def simulate(
     """Compute when host segments are left and operations start and end, one event after the other.
 
     What refers to an event that comes later sees what `left_ns` and `end_ns` held before. Nothing happens
-    earlier if a time or a duration grows.
+    earlier if a time or a duration grows. Several runs that differ only in where they begin are computed
+    together, and the times of one event stand side by side. Locks are followed in one run only.
 
     Args:
         event: int64[segments + operations]; segments, and operations counted on behind them, in the order
@@ -74,66 +78,98 @@ def simulate(
         hold_last: int64[holds]; the segment at whose end it is over, -1 where other locks begin.
         holder: int64[holds]; its thread.
         followed: int64[segments]; set to what each follows that waits for a lock.
-        left_ns: int64[segments + threads], ns; filled up to the starts of threads, which the caller sets.
-        start_ns: int64[operations], ns; filled.
-        end_ns: int64[operations + outside], ns; those of the capture, the first `operations` replaced.
+        begins: int64[segments + operations]; the row in `begin_ns` of an event at which some run begins, -1
+            for others; empty where none does.
+        begin_ns: int64[rows * runs], ns; what replaces the end of `behind` or `ref` in each run, -1 for
+            nothing.
+        runs: the number of runs.
+        left_ns: int64[(segments + threads) * runs], ns; filled up to the starts of threads, which the caller
+            sets.
+        start_ns: int64[operations * runs], ns; filled.
+        end_ns: int64[(operations + outside) * runs], ns; those of the capture, of `operations` replaced.
     """
     segments: i64 = spent_ns.shape[0]
     at: cython.Py_ssize_t
+    run: cython.Py_ssize_t
     place: i64
     one: i64
+    row: i64
+    own: i64
+    other: i64
     collective: i64
     time_ns: i64
-    done_ns: i64
     asked_ns: i64
     has_holds: cython.bint = hold.shape[0] > 0
+    has_begins: cython.bint = begins.shape[0] > 0
     with cython.nogil:
         for at in range(event.shape[0]):
             one = event[at]
+            row = begins[one] if has_begins else -1
             if one < segments:
-                time_ns = left_ns[own_behind[one]]
-                if has_holds and hold[one] >= 0:
-                    followed[one] = own_behind[one]
+                if has_holds:
+                    time_ns = left_ns[own_behind[one]]
                     asked_ns = time_ns + later_ns[one]
-                    place = hold[one]
-                    while hold_last[place] >= 0:
-                        if holder[place] != thread[one]:
-                            if left_ns[hold_last[place]] <= asked_ns:
-                                break
-                            if left_ns[hold_begin[place]] <= asked_ns and left_ns[hold_last[place]] > time_ns:
-                                time_ns = left_ns[hold_last[place]]
-                                followed[one] = hold_last[place]
-                        place -= 1
+                    if hold[one] >= 0:
+                        followed[one] = own_behind[one]
+                        place = hold[one]
+                        while hold_last[place] >= 0:
+                            if holder[place] != thread[one]:
+                                if left_ns[hold_last[place]] <= asked_ns:
+                                    break
+                                if (
+                                    left_ns[hold_begin[place]] <= asked_ns
+                                    and left_ns[hold_last[place]] > time_ns
+                                ):
+                                    time_ns = left_ns[hold_last[place]]
+                                    followed[one] = hold_last[place]
+                            place -= 1
+                    else:
+                        time_ns = max(asked_ns, left_ns[behind[one]])
+                    left_ns[one] = time_ns + spent_ns[one]
                 else:
-                    if has_holds:
-                        time_ns += later_ns[one]
-                    time_ns = max(time_ns, left_ns[behind[one]])
-                time_ns += spent_ns[one]
-                if awaited_ptr[one] < awaited_ptr[one + 1]:
-                    done_ns = end_ns[awaited[awaited_ptr[one]]]
-                    for place in range(awaited_ptr[one] + 1, awaited_ptr[one + 1]):
-                        done_ns = max(done_ns, end_ns[awaited[place]])
-                    time_ns = max(time_ns, done_ns + return_ns[one])
-                left_ns[one] = time_ns
+                    own, other = own_behind[one] * runs, behind[one] * runs
+                    for run in range(runs):
+                        time_ns = max(left_ns[own + run], left_ns[other + run])
+                        left_ns[one * runs + run] = time_ns + spent_ns[one]
+                    if row >= 0:
+                        for run in range(runs):
+                            if begin_ns[row * runs + run] >= 0:
+                                time_ns = max(left_ns[own + run], begin_ns[row * runs + run])
+                                left_ns[one * runs + run] = time_ns + spent_ns[one]
+                for place in range(awaited_ptr[one], awaited_ptr[one + 1]):
+                    other = awaited[place] * runs
+                    for run in range(runs):
+                        time_ns = end_ns[other + run] + return_ns[one]
+                        left_ns[one * runs + run] = max(left_ns[one * runs + run], time_ns)
                 continue
             one -= segments
-            time_ns = left_ns[ref[one]] + since_ns[one]
+            own, other = one * runs, ref[one] * runs
+            for run in range(runs):
+                start_ns[own + run] = left_ns[other + run] + since_ns[one]
+            if row >= 0:
+                for run in range(runs):
+                    if begin_ns[row * runs + run] >= 0:
+                        start_ns[own + run] = begin_ns[row * runs + run] + since_ns[one]
             for place in range(producer_ptr[one], producer_ptr[one + 1]):
-                time_ns = max(time_ns, end_ns[producer[place]] + lag_ns[place])
-            start_ns[one] = time_ns
-            end_ns[one] = time_ns + operation_ns[one]
+                other = producer[place] * runs
+                for run in range(runs):
+                    start_ns[own + run] = max(start_ns[own + run], end_ns[other + run] + lag_ns[place])
+            for run in range(runs):
+                end_ns[own + run] = start_ns[own + run] + operation_ns[one]
             collective = meeting[one]
             if collective < 0:
                 continue
             missing[collective] -= 1
             if missing[collective]:
                 continue
-            for place in range(member_ptr[collective], member_ptr[collective + 1]):
-                time_ns = max(time_ns, start_ns[member[place]])
-            for place in range(member_ptr[collective], member_ptr[collective + 1]):
-                one = member[place]
-                if operation_ns[one]:
-                    end_ns[one] = time_ns + operation_ns[one]
+            for run in range(runs):
+                time_ns = start_ns[own + run]
+                for place in range(member_ptr[collective], member_ptr[collective + 1]):
+                    time_ns = max(time_ns, start_ns[member[place] * runs + run])
+                for place in range(member_ptr[collective], member_ptr[collective + 1]):
+                    one = member[place]
+                    if operation_ns[one]:
+                        end_ns[one * runs + run] = time_ns + operation_ns[one]
 
 
 def write_host_times(

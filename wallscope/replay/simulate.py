@@ -11,7 +11,7 @@ device in one step and back in another consists of parts of both. No path gets s
 anything takes longer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wallscope.columns import Flags, Rows, expand_counts
+from wallscope.columns import Rows, expand_counts
 from wallscope.kernels import latest_ends, simulation, views
 from wallscope.records import dataclass
 from wallscope.replay.graph import ReplayGraph, Role
@@ -132,9 +132,17 @@ def follow_frees(graph: ReplayGraph, before: Rows) -> ReplayGraph:
 
 def _simulate(graph: ReplayGraph, host: HostTimes, holds: LockHolds, followed: Rows) -> SimulatedRun:
     """Return the run; `followed` is set to what each segment follows that waits for one of some holds."""
-    segments, operations = graph.role.size, graph.op.size
-    left_ns = np.concatenate((np.zeros(segments, np.int64), graph.thread_start_ns))
-    start_ns, end_ns = np.zeros(operations, np.int64), graph.end_ns.copy()
+    left_ns = np.concatenate((np.zeros(graph.role.size, np.int64), graph.thread_start_ns))
+    start_ns, end_ns = np.zeros(graph.op.size, np.int64), graph.end_ns.copy()
+    none = np.empty(0, np.int64)
+    _fill(graph, host, (*holds, followed, none, none, 1), (left_ns, start_ns, end_ns))
+    return SimulatedRun(graph, left_ns, start_ns, end_ns)
+
+
+def _fill(
+    graph: ReplayGraph, host: HostTimes, runs: tuple[Rows | int, ...], filled: tuple[Times, ...]
+) -> None:
+    """Simulate a graph; locks, begins and the number of `runs`, and what is `filled`, are as in the loop."""
     simulation.simulate(
         *views(
             graph.event,
@@ -154,14 +162,10 @@ def _simulate(graph: ReplayGraph, host: HostTimes, holds: LockHolds, followed: R
             graph.member_ptr,
             graph.member,
             np.diff(graph.member_ptr),
-            *holds,
-            followed,
-            left_ns,
-            start_ns,
-            end_ns,
+            *runs,
+            *filled,
         )
     )
-    return SimulatedRun(graph, left_ns, start_ns, end_ns)
 
 
 class Bound(StrEnum):
@@ -284,6 +288,8 @@ def find_latest_ends(run: SimulatedRun, operation: int) -> Times:
     return found_ns[: graph.op.size]
 
 
+_SIDE_BY_SIDE_COUNT = 8
+"""Runs that are simulated together: their times of one event fill a cache line."""
 _APART_NS = 1 << 46
 """Between the moments at which runs of steps begin: 19 hours, more than a window takes. By definition."""
 
@@ -349,21 +355,27 @@ class RepeatedSteps:
         behind = np.stack([rank.edge[:, 1] for rank in self.ranks])
         step_count = np.stack([rank.step_count for rank in self.ranks])
         longest_ns = np.zeros(step_count.shape)
-        of_ranks = [(rank.edge, rank.step_count.astype(np.float64)) for rank in self.ranks]
-        ways = [(_between_operations, *own) for own in of_ranks] + [
-            (_between_calls, *own) for own in of_ranks
+        ways = [
+            (rank.edge, rank.step_count.astype(np.float64), is_of_calls)
+            for is_of_calls in (False, True)
+            for rank in self.ranks
         ]
         ways += [
-            (_between_operations, one.edge, self.ranks[0].step_count / np.where(one.share > 0, one.share, 1))
+            (one.edge, self.ranks[0].step_count / np.where(one.share > 0, one.share, 1), False)
             for one in self.streams
         ]
-        host = list_host_times(graph)
-        for measure, edge, steps in ways:
+        paths = []
+        for edge, steps, is_of_calls in ways:
             held = np.flatnonzero((steps > 0) & (edge >= 0).all(axis=1))
             if held.size:
-                lengths_ns, reached = measure(graph, host, edge[held], behind[:, held])
-                of_step_ns = np.where(reached, lengths_ns / steps[held], 0)
-                longest_ns[:, held] = np.maximum(longest_ns[:, held], step_count[:, held] * of_step_ns)
+                paths.append(_Paths(held, edge[held], steps[held], is_of_calls))
+        host = list_host_times(graph)
+        for at in range(0, len(paths), _SIDE_BY_SIDE_COUNT):
+            some = paths[at : at + _SIDE_BY_SIDE_COUNT]
+            for one, of_step_ns in zip(some, _measure_paths(graph, host, some, behind), strict=True):
+                longest_ns[:, one.run] = np.maximum(
+                    longest_ns[:, one.run], step_count[:, one.run] * of_step_ns
+                )
         found: Shares = longest_ns.sum(axis=1) / np.maximum(step_count.sum(axis=1), 1)
         return found
 
@@ -443,52 +455,56 @@ def _join_adjacent(edge: npt.NDArray[np.int64], run: Rows, count: int) -> _Runs:
     return _Runs(joined, np.bincount(run[held], minlength=count))
 
 
-def _between_operations(
-    graph: ReplayGraph, host: HostTimes, runs: npt.NDArray[np.int64], behind: Rows
-) -> tuple[Times, Flags]:
-    """Return the longest path from the first operation of each run to the one behind it, in ns.
+class _Paths(NamedTuple):
+    """Paths from the first operation of some runs of steps to the one behind each, or between their calls.
 
-    Also whether a path leads to the operation `behind` the run of each rank (int64[ranks, runs]).
+    Attributes:
+        run: int64[paths], the runs.
+        edge: int64[paths, 2], the positions of both operations.
+        steps: float64[paths], how many steps each path leads through.
+        is_of_calls: whether they lead between the issues of these operations.
     """
-    begun_ns, ref = _moments_ns(graph, len(runs)), graph.ref.copy()
-    ref[runs[:, 0]] = _starts(graph, len(runs))
-    start_ns = simulate(
-        replace(graph, ref=ref, thread_start_ns=np.concatenate((graph.thread_start_ns, begun_ns))), host
-    ).start_ns
-    first_ns, last_ns = start_ns[runs].T
-    return last_ns - first_ns, _are_reached(start_ns, last_ns, behind, begun_ns)
+
+    run: Rows
+    edge: npt.NDArray[np.int64]
+    steps: Shares
+    is_of_calls: bool
 
 
-def _between_calls(
-    graph: ReplayGraph, host: HostTimes, runs: npt.NDArray[np.int64], behind: Rows
-) -> tuple[Times, Flags]:
-    """Return the same between the issues of these operations."""
-    begun_ns, follows = _moments_ns(graph, len(runs)), graph.behind.copy()
-    thread_start_ns = graph.thread_start_ns.copy()
-    first, last = graph.ref[runs].T
-    is_segment = first < graph.role.size
-    follows[first[is_segment]] = _starts(graph, len(runs))[is_segment]
-    thread_start_ns[first[~is_segment] - graph.role.size] = begun_ns[~is_segment]
-    run = simulate(
-        replace(graph, behind=follows, thread_start_ns=np.concatenate((thread_start_ns, begun_ns))), host
-    )
-    first_ns, last_ns = run.left_ns[first], run.left_ns[last]
-    return last_ns - first_ns, _are_reached(run.start_ns, last_ns, behind, begun_ns)
+def _measure_paths(
+    graph: ReplayGraph, host: HostTimes, ways: Sequence[_Paths], behind: Rows
+) -> Iterator[Shares]:
+    """Yield the longest of each path by its steps, in ns: float64[ranks, paths] of each of some ways.
 
-
-def _are_reached(start_ns: Times, last_ns: Times, behind: Rows, begun_ns: Times) -> Flags:
-    """Return whether paths that begin at some moments lead to the ends of runs and to what is behind them."""
-    reached: Flags = (behind >= 0) & (np.minimum(last_ns, start_ns[behind]) >= begun_ns)
-    return reached
-
-
-def _moments_ns(graph: ReplayGraph, count: int) -> Times:
-    """Return moments at which runs begin, so late that no path from elsewhere reaches the end of one."""
+    It is 0 without a path to the operation `behind` the run of the rank (int64[ranks, runs]). Each run of
+    steps begins at a moment so late that no path from elsewhere reaches its end.
+    """
+    segments, count = graph.role.size, len(ways)
     last_ns = max(graph.end_ns.max(initial=0), graph.thread_start_ns.max(initial=0))
-    begun_ns: Times = int(last_ns) + (1 + np.arange(count, dtype=np.int64)) * _APART_NS
-    return begun_ns
-
-
-def _starts(graph: ReplayGraph, count: int) -> Rows:
-    """Return the numbers of further starts of threads."""
-    return graph.role.size + graph.thread_start_ns.size + np.arange(count, dtype=np.int64)
+    most = max(one.run.size for one in ways)
+    moment_ns = int(last_ns) + (1 + np.arange(most, dtype=np.int64)) * _APART_NS
+    left_ns = np.zeros((segments + graph.thread_start_ns.size, count), np.int64)
+    left_ns[segments:] = graph.thread_start_ns[:, None]
+    start_ns, end_ns = np.zeros((graph.op.size, count), np.int64), np.repeat(graph.end_ns, count)
+    begins = np.full(graph.event.size, -1, np.int64)
+    rows = []
+    for place, one in enumerate(ways):
+        first = graph.ref[one.edge[:, 0]] if one.is_of_calls else segments + one.edge[:, 0]
+        is_thread = one.is_of_calls & (first >= segments)
+        left_ns[first[is_thread], place] = moment_ns[: first.size][is_thread]
+        begins[first[~is_thread]] = 0
+        rows.append((first[~is_thread], moment_ns[: first.size][~is_thread]))
+    begun = np.flatnonzero(begins == 0)
+    begins[begun] = np.arange(begun.size)
+    begin_ns = np.full((begun.size, count), -1, np.int64)
+    for place, (first, at_ns) in enumerate(rows):
+        begin_ns[begins[first], place] = at_ns
+    runs = (*NO_HOLDS, graph.behind, begins, begin_ns.ravel(), count)
+    _fill(graph, host, runs, (left_ns.ravel(), start_ns.ravel(), end_ns))
+    for place, one in enumerate(ways):
+        times_ns, edge = (left_ns, graph.ref[one.edge]) if one.is_of_calls else (start_ns, one.edge)
+        begun_ns, ended_ns = times_ns[edge, place].T
+        next_op = behind[:, one.run]
+        is_reached = next_op >= 0
+        is_reached &= np.minimum(ended_ns, start_ns[next_op, place]) >= moment_ns[: one.run.size]
+        yield np.where(is_reached, (ended_ns - begun_ns) / one.steps, 0)
