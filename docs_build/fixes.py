@@ -12,7 +12,7 @@ _HEAD = """# Fixes
 
 `wallscope analyze` recommends fixes for the causes it measured, starting with the largest upper bound on
 speedup. For a fix's settings in each framework, its conditions and its sources, run `wallscope explain FIX`.
-This command also quotes published speedups and how they were measured. They do not predict your speedup.
+This command also quotes published speedups and how these were measured. Your speedup may differ from them.
 
 <!-- picture: explain-fix | A fix explained: why it helps, which causes it addresses, and its conditions -->
 

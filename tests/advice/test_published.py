@@ -25,8 +25,8 @@ those with equal products by TP, then CP, then EP. A layout's position doesn't p
 also depends on activations, overlap and batch size.
 
 The table shows where published layouts rank in this list. The published layouts are Megatron Bridge
-presets and configurations for long sequences. The *layouts* column is the number of layouts in the list,
-and *sequence* is the sequence length in tokens. A preset's name begins with its precision: FP8 with
+presets and configurations for long sequences. The *layouts* column shows how many layouts the list has, and
+*sequence* is the sequence length in tokens. A preset's name begins with its precision: FP8 with
 current (`fp8cs`), subchannel (`fp8sc`) or delayed scaling (`fp8ds`), or MXFP8 (`fp8mx`).
 
 | model | GPUs | sequence | TP | PP | CP | EP | position | layouts | presets |
@@ -37,8 +37,8 @@ FULLY_SHARDED = """
 
 The Megatron Bridge presets in the next table use Megatron FSDP (fully sharded data parallelism) and
 neither pipeline nor context parallelism. Megatron FSDP divides weights, gradients and optimizer states
-into *shards*, and those of the experts into *expert shards*. The *GiB* column is the estimated memory per
-GPU if no activations are recomputed; *GiB, recomputed* assumes full recomputation. Both estimates are for
+into *shards*, and those of the experts into *expert shards*. The *GiB* column shows the estimated memory
+per GPU if no activations are recomputed; *GiB, recomputed* assumes full recomputation. Both estimates are for
 BF16 and a micro-batch of one sequence. `wallscope advise` lists layouts that fit with full recomputation,
 sorted by TP x CP, then by CP, then by memory without recomputation. For models without experts, it also
 lists PyTorch FSDP2.

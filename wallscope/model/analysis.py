@@ -155,7 +155,7 @@ class RankWaits:
     group: Annotated[
         int, Shown("index, in `rank_groups`, of the group of ranks that do the same work", "group")
     ]
-    stage: Annotated[int | None, Shown("number of the pipeline stage, from 0", "stage", "count")]
+    stage: Annotated[int | None, Shown("pipeline stage number, from 0", "stage", "count")]
     steady_steps: Annotated[int, Shown("number of the rank's steady steps", "steps", "count")]
     step_median_ns: Annotated[int | None, Shown("median length of the rank's steady steps", "step", "ms")]
     walls: Walls
@@ -280,7 +280,10 @@ class Straggler:
     ]
     since_step: Annotated[
         int | None,
-        Shown("first step from which the unit takes longer in every step; empty if there is none", "since"),
+        Shown(
+            "index of the step from which the unit takes longer in every step; empty if there is none",
+            "since",
+        ),
     ]
     saved_ns: Annotated[
         int,
@@ -568,7 +571,7 @@ class RangeWork:
     gpu_ns: Annotated[
         int,
         Shown(
-            "time in which operations launched in the range, including nested ranges, ran",
+            "time during which the GPU ran operations launched in the range, including nested ranges",
             "on the device",
             "ms",
             brief="device",
@@ -577,7 +580,7 @@ class RangeWork:
     own_gpu_ns: Annotated[
         int,
         Shown(
-            "time in which operations launched in the range, excluding nested ranges, ran",
+            "time during which the GPU ran operations launched in the range, excluding nested ranges",
             "alone",
             "ms",
             brief="own",

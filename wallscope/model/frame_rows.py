@@ -58,8 +58,8 @@ class SliceRow:
     op: Annotated[
         int,
         Shown(
-            "`op` of the operation that ran. If `link` is `hand-over` or `synchronisation`: of the operation"
-            " that had ended; if `launch-latency`: of the launched operation",
+            "`op` of the operation that ran, that had ended (if `link` is `hand-over` or `synchronisation`)"
+            " or that was launched (`launch-latency`)",
         ),
     ]
     next_op: Annotated[

@@ -490,7 +490,7 @@ class CopyWork:
         ),
     ]
     bulk_bandwidth_bytes_per_s: Annotated[
-        float | None, Shown("bandwidth of copies of 64 KiB or more while these ran", "rate", "rate")
+        float | None, Shown("bandwidth of copies of 64 KiB or more while they were running", "rate", "rate")
     ] = None
 
 

@@ -186,7 +186,7 @@ JOB_TABLES = (
         take(Straggler),
     ),
     Table("rank_groups", "a group of ranks that do the same work", (*take(rows.GroupRow), *take(RankGroup))),
-    Table("clocks", "a host, with its clock compared with the reference clock", take(Clock)),
+    Table("clocks", "a host and how its clock compares with the reference clock", take(Clock)),
     Table(
         "meetings",
         "one communication operation of one rank. Rows are sorted by start. `start_ns` and `end_ns` refer to"
