@@ -10,35 +10,35 @@ from wallscope.files import list_toml_paths, read_toml
 
 _HEAD = """# Fixes
 
-`wallscope analyze` recommends fixes for the causes that it measured, starting with the largest upper bound on
-speedup. For each framework's settings, conditions and sources, run `wallscope explain FIX`. That also quotes
-published speedups and the setups in which they were measured, but these do not predict yours.
+`wallscope analyze` recommends fixes for the causes it measured, starting with the largest upper bound on
+speedup. For a fix's settings in each framework, its conditions and its sources, run `wallscope explain FIX`.
+This command also quotes published speedups and how these were measured. Your speedup may differ from them.
 
 <!-- picture: explain-fix | A fix explained: why it helps, which causes it addresses, and its conditions -->
 
-A cause with `*` stands for all that match the pattern. `memory-pressure` takes no time of its own: it means
-that GPU memory is nearly full.
+A cause that contains `*` stands for all causes that match the pattern. `memory-pressure` takes no time of its
+own; it means that GPU memory is nearly full.
 
 This page is generated from [wallscope/advice/rules](../wallscope/advice/rules).
 """
 _FACTS_HEAD = """# Facts behind the advice
 
-Advice rests on published facts. The second table says where each of them is used. For what the notes say
-about a fact, and which fixes and checks use it, run `wallscope explain ID`.
+wallscope bases its advice on published facts. The second table shows where each fact is used. To read what
+the notes say about a fact, and to see which fixes and checks use it, run `wallscope explain ID`.
 
 This page is generated from [wallscope/advice](../wallscope/advice); `make golden` rewrites it.
 
-| use | what it says about the fact |
+| use | meaning |
 |---|---|
-| fix | It supports a fix. |
-| configuration check | It is used by `wallscope check-config` and the preconditions of fixes. |
-| precondition of fix | The fix works only if the check of this fact is met. |
-| finding | It supports a finding in the glossary. |
-| `explain WORD` | A note shown by `wallscope explain WORD` states it. |
-| checklist | It is in the checklist of `wallscope advise`. |
-| published throughput | It is a throughput that others published, shown by `wallscope advise`. |
-| model sizes | `wallscope advise` takes a model family's start values from it. |
-| GPU table | It describes a GPU or a machine with several GPUs. |
+| fix | The fact supports a fix. |
+| configuration check | `wallscope check-config` and the preconditions of fixes use the fact. |
+| precondition of fix | The fix works only if the run passes this fact's check. |
+| finding | The fact supports a finding in the glossary. |
+| `explain WORD` | `wallscope explain WORD` shows a note that contains the fact. |
+| checklist | `wallscope advise` lists the fact in its checklist. |
+| published throughput | The fact is a published throughput that `wallscope advise` shows. |
+| model sizes | `wallscope advise` takes a model family's start values from the fact. |
+| GPU table | The fact describes a GPU or a multi-GPU machine. |
 """
 _ADVICE = {
     "advice": "checklist",

@@ -17,17 +17,17 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "layouts.md"
 SHAPES = model_shapes()
 HEAD = """# Published layouts among those that fit
 
-A layout says how many GPUs each kind of parallelism uses: tensor (TP), pipeline (PP), context (CP) and
+A layout specifies how many GPUs each kind of parallelism uses: tensor (TP), pipeline (PP), context (CP) and
 expert (EP). `wallscope advise` lists the layouts whose sizes evenly divide a model's attention heads,
 experts and sequence length, and whose weights, gradients and optimizer states fit into GPU memory.
-Activations are not counted. The list is sorted by TP x CP x PP, smallest first. Layouts with equal
-products are sorted by TP, then CP, then EP. This order doesn't predict speed, which also depends on
-activations, overlap and batch size.
+Memory for activations is not counted. Layouts are sorted by the product TP x CP x PP, smallest first, and
+those with equal products by TP, then CP, then EP. A layout's position doesn't predict its speed, which
+also depends on activations, overlap and batch size.
 
-The table shows where published layouts rank in this list. They are presets of Megatron Bridge, and
-configurations published for long sequences. *layouts* is the number of layouts in the list, and
-*sequence* is in tokens. A preset's name begins with its precision: FP8 with current (`fp8cs`),
-subchannel (`fp8sc`) or delayed scaling (`fp8ds`), or MXFP8 (`fp8mx`).
+The table shows where published layouts rank in this list. The published layouts are Megatron Bridge
+presets and configurations for long sequences. The *layouts* column shows how many layouts the list has, and
+*sequence* is the sequence length in tokens. A preset's name begins with its precision: FP8 with
+current (`fp8cs`), subchannel (`fp8sc`) or delayed scaling (`fp8ds`), or MXFP8 (`fp8mx`).
 
 | model | GPUs | sequence | TP | PP | CP | EP | position | layouts | presets |
 |---|---|---|---|---|---|---|---|---|---|
@@ -35,12 +35,13 @@ subchannel (`fp8sc`) or delayed scaling (`fp8ds`), or MXFP8 (`fp8mx`).
 FULLY_SHARDED = """
 ## Fully sharded layouts
 
-The Megatron Bridge presets in the next table use Megatron FSDP (fully sharded data parallelism), without
-pipeline and context parallelism. Weights, gradients and optimizer states are divided into *shards*, and
-those of the experts into *expert shards*. *GiB* and *GiB, recomputed* are the estimated memory per GPU,
-without recomputation and with full recomputation of activations, in BF16 and for a micro-batch of one
-sequence. `advise` lists layouts that fit with full recomputation. They are sorted by TP x CP, then by
-CP, then by memory without recomputation. For models without experts, PyTorch FSDP2 is listed too.
+The Megatron Bridge presets in the next table use Megatron FSDP (fully sharded data parallelism) and
+neither pipeline nor context parallelism. Megatron FSDP divides weights, gradients and optimizer states
+into *shards*, and those of the experts into *expert shards*. The *GiB* column shows the estimated memory
+per GPU if no activations are recomputed; *GiB, recomputed* assumes full recomputation. Both estimates are for
+BF16 and a micro-batch of one sequence. `wallscope advise` lists layouts that fit with full recomputation,
+sorted by TP x CP, then by CP, then by memory without recomputation. For models without experts, it also
+lists PyTorch FSDP2.
 
 | model | GPUs | sequence | TP | EP | shards | expert shards | GiB | GiB, recomputed | position | layouts |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -48,14 +49,15 @@ CP, then by memory without recomputation. For models without experts, PyTorch FS
 MEMORY = """
 ## Memory of published runs
 
-Here the published peak memory per GPU is compared with the estimate of `wallscope advise` for the same
-layout, at 4,096 tokens. 1 GB is 10^9 bytes. *source* identifies the published measurement. You can look
-it up by this id, as in `wallscope explain WF-60`. After a comma, you see what was special about a run:
-the recomputed modules (`full` means all), optimizer states in host memory (`offloaded`), or the TP size.
+The next table compares the published peak memory per GPU with the estimate from `wallscope advise` for the
+same layout, at a sequence length of 4,096 tokens. 1 GB is 10^9 bytes. The *source* column has the id of
+the published measurement, which you can look up with `wallscope explain`, as in `wallscope explain WF-60`.
+What was special about a run follows after a comma: the recomputed modules (`full` means all), optimizer
+states in host memory (`offloaded`), or the TP size.
 
-The estimate leaves out temporary buffers, fragmentation, the CUDA context and NCCL buffers. Runs with
-LoRA, runs that ran out of memory, and models with Mamba, linear or sparse attention (Nemotron,
-Qwen3-Next, GLM-5) are not in the table.
+The estimate excludes temporary buffers, fragmentation, the CUDA context and NCCL buffers. The table omits
+runs with LoRA, runs that ran out of memory, and models with Mamba, linear or sparse attention (Nemotron,
+Qwen3-Next, GLM-5).
 
 | source | model | GPUs | TP | PP | CP | EP | published (GB) | estimated (GB) | difference |
 |---|---|---|---|---|---|---|---|---|---|

@@ -308,16 +308,16 @@ def write_page():
         rows.append(f"| `{name}` | {framework} | {evidence} | {first} |")
     return (
         "# Programs recognized in public captures\n\n"
-        "Recommended settings depend on the program's framework. It is recognized by the names of kernels,\n"
-        "NVTX ranges and loaded libraries, and by the process name.\n"
-        "[programs.toml](../wallscope/advice/programs.toml) has the patterns, in the order in which they\n"
+        "Recommended settings depend on the program's framework. wallscope recognizes the framework by the\n"
+        "names of kernels, NVTX ranges and loaded libraries, and by the process name.\n"
+        "[programs.toml](../wallscope/advice/programs.toml) lists the patterns in the order in which they\n"
         "are tried. For example, a kernel named `fusion` is evidence for JAX only if no name belongs to\n"
-        "TensorFlow or PyTorch. A name with a line number and `_gpu`, such as `test_55_gpu`, comes from an\n"
-        "OpenACC or OpenMP compiler.\n\n"
-        "The table lists captures that other people published, and what wallscope finds in them. They are\n"
-        "not part of this repository. If a capture has `SYNTHETIC` in its name, its authors generated the\n"
-        "rows. In the *evidence* column, *name* is the name of a kernel or an NVTX range, but *no name*\n"
-        "also covers libraries. The last column has the first three recommended [fixes](fixes.md).\n\n"
+        "TensorFlow or PyTorch. A name that has a line number and `_gpu`, such as `test_55_gpu`, comes from\n"
+        "an OpenACC or OpenMP compiler.\n\n"
+        "The table lists public captures and what wallscope finds in them. The captures are not part of\n"
+        "this repository. If a capture has `SYNTHETIC` in its name, its authors generated the rows. In the\n"
+        "*evidence* column, *name* is the name of a kernel or an NVTX range. The last column lists the\n"
+        "first three recommended [fixes](fixes.md).\n\n"
         "| capture | framework | evidence | recommendations |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 

@@ -343,13 +343,14 @@ def _find_evidence(entry: dict[str, Any], traces: ProgramTraces) -> str | None:
         return f"library {loaded}"
     wanted = entry.get("interpreter")
     if wanted is not None and wanted == traces.interpreter:
-        return f"the process is {_RUN_BY[wanted]}, and no name belongs to a framework"
+        return f"{_RUN_BY[wanted]}, and {_NO_NAME}"
     if wanted == "native" and traces.interpreter is None and len(traces.names):
-        return "no name of a kernel, range or library belongs to a framework"
+        return _NO_NAME
     return None
 
 
-_RUN_BY = {"native": "a compiled program", "julia": "julia"}
+_RUN_BY = {"native": "the program is compiled", "julia": "the process is julia"}
+_NO_NAME = "no kernel, range or library name shows a framework"
 
 
 def _first_of(wanted: Sequence[str], there: Sequence[str]) -> str | None:

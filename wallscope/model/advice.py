@@ -52,14 +52,14 @@ class Setting:
     system: Annotated[
         System,
         Shown(
-            "program that has the setting: megatron-bridge, megatron-lm, pytorch, environment,"
-            " nsys and others",
+            "program to which the setting belongs, such as megatron-bridge, megatron-lm, pytorch,"
+            " environment or nsys",
             "program",
         ),
     ]
     key: Annotated[str, Shown("name of the setting, or a line of code or command", "setting")]
     value: Annotated[
-        str, Shown("value of the setting as the program spells it, empty for code and for a flag", "value")
+        str, Shown("value of the setting as the program spells it; empty for code and flags", "value")
     ]
 
     def write(self) -> str:
@@ -89,9 +89,9 @@ class Precondition:
 
     id: Annotated[str, Shown("id of the precondition", "id", column="precondition")]
     text: Annotated[
-        str, Shown("what holds, must hold or is unknown, with the values of the run", "condition")
+        str, Shown("the condition that is met, unmet or unknown, with the values from the run", "condition")
     ]
-    status: Annotated[Met, Shown("met, unmet, unknown, or set (the fix itself sets it)", "state")]
+    status: Annotated[Met, Shown("met, unmet, unknown, or set (by the fix itself)", "state")]
     unblock: Annotated[str | None, Shown("what to change if the condition is unmet", "what to change")] = None
 
 
@@ -135,19 +135,19 @@ class Fix:
 
     id: Annotated[str, Shown("id of the fix, as in docs/fixes.md", "fix", column="fix")]
     title: Annotated[str, Shown("what to do", "fix")]
-    wall: Annotated[Wall, Shown("wall under which docs/fixes.md lists the fix", "wall")]
+    wall: Annotated[Wall, Shown("wall under which the fix is listed in docs/fixes.md", "wall")]
     causes: Annotated[
         tuple[str, ...], Shown("causes of this run that the fix addresses, separated by semicolons", "causes")
     ]
     why: str
     settings: tuple[Setting, ...]
     preconditions: tuple[Precondition, ...]
-    blocked: Annotated[bool, Shown("whether a precondition of the fix is not met", "blocked")]
+    blocked: Annotated[bool, Shown("whether any precondition of the fix is unmet", "blocked")]
     recoverable_ns: Annotated[
         int | None,
         Shown(
-            "upper bound on the time by which the fix makes the {whole} shorter; with `most_speedup`,"
-            " the time at the rates that `assumes` states",
+            "upper bound on how much the fix shortens the {whole}; with `most_speedup`, how much it does"
+            " at the rates given in `assumes`",
             "gain",
             "ms",
         ),
@@ -176,7 +176,7 @@ class Fix:
         float | None,
         Shown(
             "largest speedup from removing the lines of `speed_of_light` that the fix can remove;"
-            " `speedup_ceiling` is then the speedup at the rates that `assumes` states",
+            " `speedup_ceiling` is then the speedup at the rates given in `assumes`",
             "at most",
             "speedup",
         ),
@@ -185,7 +185,7 @@ class Fix:
         bool | None,
         Shown(
             "whether `most_speedup` leaves kernels the time that their FLOPs need at the peak rate; if not,"
-            " FLOPs are unknown, and they take no time",
+            " their FLOPs are unknown, and the kernels take no time",
             "FLOPs known",
         ),
     ] = None

@@ -85,7 +85,11 @@ class Clock:
     ]
     drift_ppm: Annotated[
         float | None,
-        Shown("how much faster the host's clock runs, in parts per million", "drift", "plain"),
+        Shown(
+            "how much faster the host's clock runs than the reference clock, in parts per million",
+            "drift",
+            "plain",
+        ),
     ]
     matched: Annotated[int, Shown("number of collectives used for the comparison", "matched", "count")]
 
@@ -149,16 +153,16 @@ class RankWaits:
     name: Annotated[str, NAME]
     hostname: Annotated[str | None, HOSTNAME]
     group: Annotated[
-        int, Shown("index of the group of ranks that do the same work, in `rank_groups`", "group")
+        int, Shown("index, in `rank_groups`, of the group of ranks that do the same work", "group")
     ]
-    stage: Annotated[int | None, Shown("number of the pipeline stage, from 0", "stage", "count")]
+    stage: Annotated[int | None, Shown("pipeline stage number, from 0", "stage", "count")]
     steady_steps: Annotated[int, Shown("number of the rank's steady steps", "steps", "count")]
     step_median_ns: Annotated[int | None, Shown("median length of the rank's steady steps", "step", "ms")]
     walls: Walls
     residence_ns: Annotated[
         int,
         Shown(
-            "time in communication operations: sum of transfer, peer wait, pipeline wait and unsplit time",
+            "time in communication operations: transfer, peer wait, pipeline wait and unsplit time together",
             "in collectives",
             "ms",
         ),
@@ -166,7 +170,7 @@ class RankWaits:
     transfer_ns: Annotated[
         int,
         Shown(
-            "time in matched operations in which data moves: the shortest duration over their ranks",
+            "time in matched operations in which data moves: each operation's shortest duration on any rank",
             "transfer",
             "ms",
         ),
@@ -174,8 +178,8 @@ class RankWaits:
     peer_wait_ns: Annotated[
         int | None,
         Shown(
-            "time in matched operations in which the rank waited for later ranks, without pipeline"
-            " sends and receives",
+            "time in matched operations, except pipeline sends and receives, in which the rank waited"
+            " for ranks that arrived later",
             "peer wait",
             "ms",
         ),
@@ -192,8 +196,7 @@ class RankWaits:
     unsplit_ns: Annotated[
         int,
         Shown(
-            "time in operations without a match on all of their other ranks: transfer and waiting"
-            " are not separated",
+            "time in operations that lack a match on some rank, so transfer and waiting are not separated",
             "unsplit",
             "ms",
         ),
@@ -209,7 +212,11 @@ class RankWaits:
     ]
     all_wait_ns: Annotated[
         int | None,
-        Shown("time in the whole capture in which the rank waited for later ranks", "all waits", "ms"),
+        Shown(
+            "time in the whole capture in which the rank waited for ranks that arrived later",
+            "all waits",
+            "ms",
+        ),
     ]
     unmatched_count: int = 0
 
@@ -221,12 +228,12 @@ class RankGroup:
     places: tuple[int, ...]
     ranks: tuple[int | None, ...]
     step_median_ns: Annotated[
-        int | None, Shown("median over the ranks of the group of their median step lengths", "step", "ms")
+        int | None, Shown("median of the median step lengths of the group's ranks", "step", "ms")
     ]
     spread: Annotated[
         float | None,
         Shown(
-            "(longest - shortest) / median, of the median step lengths of the ranks of the group",
+            "(longest - shortest) / median, computed from the median step lengths of the group's ranks",
             "spread",
             "percent",
         ),
@@ -234,7 +241,7 @@ class RankGroup:
     representative: Annotated[
         int,
         Shown(
-            "`place` of the rank whose median step length is nearest to that of the group",
+            "`place` of the rank whose median step length is closest to the group's",
             "representative rank",
         ),
     ]
@@ -256,26 +263,32 @@ class Straggler:
     unit: Annotated[
         UnitKind,
         Shown(
-            "what a repair concerns: a rank, node, stage or link, or the job if hosts stall in turn", "unit"
+            "what needs repair: a rank, node, stage or link, or the job if hosts take turns stalling", "unit"
         ),
     ]
     places: tuple[int, ...]
     late_steps: Annotated[
         int, Shown("number of replayed steps in which the unit takes longer than its peers", "late steps")
     ]
-    replayed_steps: Annotated[int, Shown("number of steps in the replay of the job", "replayed steps")]
+    replayed_steps: Annotated[int, Shown("number of steps in the job replay", "replayed steps")]
     hides_next: Annotated[
         bool,
-        Shown("whether repairing it alone saves less than 1 %, because the next unit hides it", "hides next"),
+        Shown(
+            "whether repairing only this unit saves less than 1 %, because the next unit hides it",
+            "hides next",
+        ),
     ]
     since_step: Annotated[
         int | None,
-        Shown("step from which on the unit takes longer in every step; empty if there is none", "since"),
+        Shown(
+            "index of the step from which the unit takes longer in every step; empty if there is none",
+            "since",
+        ),
     ]
     saved_ns: Annotated[
         int,
         Shown(
-            "how much shorter the mean step becomes if the unit works like its peers, in a replay of the job",
+            "how much shorter the mean step gets, in a job replay, if the unit works like its peers",
             "saves",
             "ms",
         ),
@@ -283,14 +296,14 @@ class Straggler:
     replayed_step_ns: Annotated[
         int,
         Shown(
-            "the job's mean step in a replay without this unit's delay and all previous ones",
+            "mean step in a job replay without the delays of this unit and of all previous units",
             "step",
             "ms",
         ),
     ]
     cause_wall: Annotated[Wall | None, Shown("wall that takes longer on this unit", "wall")]
     cause: Annotated[
-        str | None, Shown("cause of `cause_wall` that takes up most of the additional time", "cause")
+        str | None, Shown("cause in `cause_wall` that accounts for most of the additional time", "cause")
     ]
     reason: Annotated[
         Reason,
@@ -302,9 +315,9 @@ class Straggler:
     ]
     ratio: Annotated[
         float | None,
-        Shown("time of the delaying work on this unit, divided by its usual time on similar ones", "ratio"),
+        Shown("time of the delaying work on this unit, divided by its usual time on similar units", "ratio"),
     ]
-    why: Annotated[str, Shown("why the unit is slow, as a sentence", "what took longer")]
+    why: Annotated[str, Shown("why the unit is slow, in one sentence", "what took longer")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +380,7 @@ class Budget:
     opaque_graph: Annotated[
         int,
         Shown(
-            "time of the {step} in which an opaque CUDA graph ran, but no compute kernel",
+            "time of the {step} in which an opaque CUDA graph ran, but no compute kernel did",
             column="opaque_graph_ns",
         ),
     ]
@@ -375,7 +388,7 @@ class Budget:
         int,
         Shown(
             "time of the {step} in which communication ran, but neither a compute kernel nor an"
-            " opaque CUDA graph",
+            " opaque CUDA graph did",
             column="exposed_communication_ns",
         ),
     ]
@@ -383,12 +396,13 @@ class Budget:
         int,
         Shown(
             "time of the {step} in which a copy or memset ran, but no compute kernel, opaque CUDA"
-            " graph or communication",
+            " graph or communication did",
             column="exposed_copy_ns",
         ),
     ]
     idle: Annotated[
-        int, Shown("time of the {step} in which no operation of the rank ran on the GPU", column="idle_ns")
+        int,
+        Shown("time of the {step} in which none of the rank's operations ran on the GPU", column="idle_ns"),
     ]
 
     def parts(self) -> tuple[int, ...]:
@@ -403,22 +417,22 @@ class ComputeAbsent:
     launch_starved: Annotated[
         int,
         Shown(
-            "time in gaps in which the GPU waited for the host, launch latency included",
+            "gap time in which the GPU waited for the host, including launch latency",
             column="launch_starved_ns",
         ),
     ]
     blocking: Annotated[
         int,
         Shown(
-            "time in gaps in which the GPU waited for a running operation: communication, a copy or a memset",
+            "gap time in which the GPU waited for a running operation: communication, a copy or a memset",
             column="blocking_ns",
         ),
     ]
     dependency_stalled: Annotated[
         int,
         Shown(
-            "time in gaps between the end of an operation and the start of one that depends on it,"
-            " or for an unknown reason",
+            "gap time between the end of an operation and the start of a dependent one, and gap time for"
+            " unknown reasons",
             column="dependency_stalled_ns",
         ),
     ]
@@ -443,14 +457,18 @@ class CauseTime:
     recoverable_ns: Annotated[
         int | None,
         Shown(
-            "upper bound on the time by which the {whole} becomes shorter without the cause",
+            "upper bound on how much shorter the {whole} gets without the cause",
             "without it",
             "plain",
         ),
     ]
     unresolved_ns: Annotated[
         int,
-        Shown("part of the time in which wallscope could not follow the dependencies", "unresolved", "ms"),
+        Shown(
+            "part of the cause's time for which wallscope could not follow the dependencies",
+            "unresolved",
+            "ms",
+        ),
     ]
 
 
@@ -463,7 +481,7 @@ class Step:
     end_ns: Annotated[int, END]
     steady: Annotated[
         bool,
-        Shown("whether the {step} is steady: only steady {step}s are used for the typical {step}", "counts"),
+        Shown("whether the {step} is steady; only steady {step}s are used for the typical {step}", "counts"),
     ]
     reason: Annotated[str | None, Shown("why the step is not steady; empty if it is", "reason")]
     budget: Budget
@@ -490,7 +508,12 @@ class ComputeWork:
     work_ns: Annotated[int, WORK]
     share: Annotated[
         float,
-        Shown("work divided by that of all compute kernels", "share of work", "percent", column="work_share"),
+        Shown(
+            "`work_ns` divided by the work of all compute kernels",
+            "share of work",
+            "percent",
+            column="work_share",
+        ),
     ]
     kernels: Annotated[int, KERNELS]
     flops_per_s: Annotated[
@@ -534,7 +557,7 @@ class RangeWork:
     path: Annotated[
         str,
         Shown(
-            "names of the ranges, from the outermost to the innermost; `#` stands for a number",
+            "names of the ranges, from the outermost to the innermost; `#` replaces each number",
             "range",
         ),
     ]
@@ -543,12 +566,12 @@ class RangeWork:
     ]
     host_ns: Annotated[
         int | None,
-        Shown("sum of the durations of the ranges on the host", "on the host", "ms", brief="host"),
+        Shown("summed durations of the ranges on the host", "on the host", "ms", brief="host"),
     ]
     gpu_ns: Annotated[
         int,
         Shown(
-            "time in which an operation ran that was launched in the range or in a range inside it",
+            "time during which the GPU ran operations launched in the range, including nested ranges",
             "on the device",
             "ms",
             brief="device",
@@ -557,7 +580,7 @@ class RangeWork:
     own_gpu_ns: Annotated[
         int,
         Shown(
-            "time in which an operation ran that was launched in the range and in no range inside it",
+            "time during which the GPU ran operations launched in the range, excluding nested ranges",
             "alone",
             "ms",
             brief="own",
@@ -566,7 +589,7 @@ class RangeWork:
     work_ns: Annotated[
         int,
         Shown(
-            "sum of the durations of the operations launched in the range or in a range inside it",
+            "summed durations of operations launched in the range, including nested ranges",
             "work",
             "ms",
         ),
@@ -574,7 +597,7 @@ class RangeWork:
     own_work_ns: Annotated[
         int,
         Shown(
-            "sum of the durations of the operations launched in the range and in no range inside it",
+            "summed durations of operations launched in the range, excluding nested ranges",
             "own work",
             "ms",
         ),
@@ -615,11 +638,11 @@ class Rank:
     rank: Annotated[int | None, RANK]
     rank_source: Annotated[
         str | None,
-        Shown("where the rank number comes from, such as the variable RANK or the file name", "source"),
+        Shown("source of the rank number, such as the RANK variable or the file name", "source"),
     ]
     input: int
-    pid: Annotated[int | None, Shown("id of the process of the rank", "process", kind="Int32")]
-    device: Annotated[int | None, Shown("CUDA device number inside the process", "device", kind="Int32")]
+    pid: Annotated[int | None, Shown("id of the rank's process", "process", kind="Int32")]
+    device: Annotated[int | None, Shown("CUDA device number within the process", "device", kind="Int32")]
     gpu: int | None
     outside_ns: Annotated[
         int,

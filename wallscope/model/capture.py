@@ -74,10 +74,10 @@ class Finding:
         Severity, Shown("how strongly the finding limits the result: error, warning or info", "gravity")
     ]
     message: Annotated[str, Shown("text of the finding", "finding")]
-    cure: Annotated[str | None, Shown("what to change in the next capture or command", "cure")] = None
+    cure: Annotated[str | None, Shown("what to change in the next capture or in the command", "cure")] = None
     covers_ns: Annotated[
         int | None,
-        Shown("length of the time that the finding is about; empty if there is none", "covers", "duration"),
+        Shown("how much time the finding concerns; empty if none", "covers", "duration"),
     ] = None
     lead: str = ""
 

@@ -279,19 +279,20 @@ class Opportunity:
     that names the cause, `None` if nothing else.
     """
 
-    id: Annotated[str, Shown("id of the row: the cause", "cause")]
+    id: Annotated[str, Shown("id of the row, equal to the cause", "cause")]
     wall: Annotated[Wall, WALL]
     cause: Annotated[str, CAUSE]
-    recoverable_ns: Annotated[
-        int, Shown("upper bound on the time by which the {whole} becomes shorter", "gain", "ms")
-    ]
+    recoverable_ns: Annotated[int, Shown("upper bound on how much shorter the {whole} gets", "gain", "ms")]
     step_ceiling_ns: Annotated[
-        int, Shown("shortest possible step: length of the {whole} minus `recoverable_ns`", "step", "ms")
+        int,
+        Shown(
+            "shortest possible step, which is the length of the {whole} minus `recoverable_ns`", "step", "ms"
+        ),
     ]
     speedup_ceiling: Annotated[
         float,
         Shown(
-            "largest possible speedup: length of the {whole} divided by `step_ceiling_ns`",
+            "largest possible speedup, which is the length of the {whole} divided by `step_ceiling_ns`",
             "upper bound",
             "speedup",
         ),
@@ -299,8 +300,7 @@ class Opportunity:
     status: Annotated[
         ClaimStatus,
         Shown(
-            "how well the cause is known: trace-verified (the profile shows it) or inferred (from"
-            " times or order)",
+            "how the cause is known: trace-verified (the profile shows it) or inferred (from times or order)",
             "status",
         ),
     ]

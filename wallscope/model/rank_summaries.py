@@ -37,13 +37,13 @@ class CommunicationOperation:
         Axis,
         AXIS,
     ]
-    backend: Annotated[Backend, Shown("library of the operations", "library")]
+    backend: Annotated[Backend, Shown("communication library of the operations", "library")]
     count: Annotated[int, Shown("number of operations that begin in the {whole}", "count", "count")]
-    work_ns: Annotated[int, Shown("sum of the durations of the operations inside the {whole}", "work", "ms")]
+    work_ns: Annotated[int, Shown("summed durations of the operations inside the {whole}", "work", "ms")]
     exposed_ns: Annotated[
         int,
         Shown(
-            "time in which one of the operations ran, but neither a compute kernel nor an opaque CUDA graph",
+            "time in which any of the operations ran, but no compute kernel or opaque CUDA graph did",
             "exposed",
             "ms",
         ),
@@ -51,7 +51,7 @@ class CommunicationOperation:
     bytes: Annotated[
         int | None,
         Shown(
-            "sum of message sizes as NCCL counts them: for all-gather and reduce-scatter, one rank's part",
+            "summed message sizes as NCCL counts them; for all-gather and reduce-scatter, one rank's part",
             "bytes",
             "size",
         ),
@@ -59,7 +59,7 @@ class CommunicationOperation:
     bus_bandwidth_bytes_per_s: Annotated[
         float | None,
         Shown(
-            "bus bytes, as nccl-tests count them, divided by the duration of the operations, which"
+            "bus bytes, as nccl-tests counts them, divided by the duration of the operations, which"
             " includes waiting for peers",
             "bus rate",
             "rate",
@@ -320,8 +320,8 @@ class BlockingCall:
     waited_ns: Annotated[
         int,
         Shown(
-            "time that the host waited inside the calls, which costs nothing by itself, because the GPU"
-            " works meanwhile",
+            "time that the host waited inside the calls; this costs nothing by itself, because the GPU"
+            " works in the meantime",
             "host wait",
             "ms",
         ),
@@ -329,8 +329,8 @@ class BlockingCall:
     drained_ns: Annotated[
         int,
         Shown(
-            "time of the cause host/queue-drained for this function: the GPU is idle from the"
-            " return of a call to the next launch",
+            "time of the cause host/queue-drained for this function, in which the GPU is idle between"
+            " the return of a call and the next launch",
             "GPU idle",
             "ms",
         ),
@@ -472,12 +472,13 @@ class CopyWork:
         ),
     ]
     count: Annotated[int, Shown("number of copies that begin in the {whole}", "count", "count")]
-    bytes: Annotated[int, Shown("sum of the sizes of the copies", "bytes", "size")]
-    work_ns: Annotated[int, Shown("sum of the durations of the copies inside the {whole}", "work", "ms")]
+    bytes: Annotated[int, Shown("summed sizes of the copies", "bytes", "size")]
+    work_ns: Annotated[int, Shown("summed durations of the copies inside the {whole}", "work", "ms")]
     exposed_ns: Annotated[
         int,
         Shown(
-            "time in which one of the copies ran, but no compute kernel, opaque CUDA graph or communication",
+            "time in which any of the copies ran, but no compute kernel, opaque CUDA graph or"
+            " communication did",
             "alone",
             "ms",
         ),
@@ -485,11 +486,11 @@ class CopyWork:
     pinned: Annotated[
         bool | None,
         Shown(
-            "whether the host memory is pinned; empty if there is none, or if that is unknown", "host memory"
+            "whether the host memory is pinned; empty if unknown or if no host memory is used", "host memory"
         ),
     ]
     bulk_bandwidth_bytes_per_s: Annotated[
-        float | None, Shown("bandwidth of copies of 64 KiB or more while they ran", "rate", "rate")
+        float | None, Shown("bandwidth of copies of 64 KiB or more while they were running", "rate", "rate")
     ] = None
 
 

@@ -76,20 +76,20 @@ def list_fields(row: type) -> Mapping[str, Shown]:
 
 
 CAUSE = Shown(
-    "cause, written `wall/cause` or `wall/cause/detail`; `wallscope explain` says what it is", "cause"
+    "cause, written `wall/cause` or `wall/cause/detail`; `wallscope explain` describes each cause", "cause"
 )
-WALL = Shown("wall of the cause", "wall")
-RANK = Shown("number of the rank in the job", "rank", kind="Int32")
-PLACE = Shown("index of the rank in the list `ranks` of the JSON output, from 0", "rank")
+WALL = Shown("wall to which the cause belongs", "wall")
+RANK = Shown("rank number in the job", "rank", kind="Int32")
+PLACE = Shown("index of the rank in the `ranks` list of the JSON output, from 0", "rank")
 NAME = Shown("name of the rank in the output", "rank")
 HOSTNAME = Shown("name of the host", "host")
 START = Shown("start of the {of}, in session time as Nsight Systems shows it", "start", "seconds")
 END = Shown("end of the {of}", "end", "seconds")
 KERNEL_NAME = Shown("name of the kernels", "kernel")
 FUNCTION = Shown("name of the CUDA function", "call")
-WORK = Shown("sum of the durations of the kernels inside the {whole}, not elapsed time", "work", "ms")
+WORK = Shown("summed durations of the kernels inside the {whole}, not elapsed time", "work", "ms")
 KERNELS = Shown("number of kernels that begin in the {whole}", "kernels", "count")
-OPERATION = Shown("kind of the operation: all-reduce, all-to-all, send-recv and others", "operation")
+OPERATION = Shown("kind of operation, such as all-reduce, all-to-all or send-recv", "operation")
 AXIS = Shown("parallel axis of the operation: ep, dp-gradient, dp-parameter, tp, cp, pp or unknown", "axis")
-COMMUNICATOR = Shown("id of the communicator, in hexadecimal", "communicator")
+COMMUNICATOR = Shown("id of the NCCL communicator, in hexadecimal", "communicator")
 """Fields of several rows."""

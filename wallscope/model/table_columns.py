@@ -46,8 +46,8 @@ TABLES = (
     ),
     Table(
         "steps",
-        "one step of one rank. The columns from `compute_ns` to `idle_ns` sum to `duration_ns`, and so do the"
-        " five walls",
+        "one step of one rank. The columns from `compute_ns` to `idle_ns` add up to `duration_ns`, and so do"
+        " the five walls",
         (
             *(*_WHO, *_STEP, *take(rows.SpanRow, of="step")),
             *(*take(Budget), *take(Walls), *take(ComputeAbsent), *take(Step, "steady", "reason")),
@@ -65,17 +65,18 @@ TABLES = (
     ),
     Table(
         "slices",
-        "an interval of a step with one cause. The intervals of a step follow each other without a hole",
+        "an interval of a step that has one cause. The intervals cover the step without gaps or overlaps",
         (*_WHO, *_STEP, *take(rows.SpanRow, of="interval"), *_STATE, *_CAUSE, *take(rows.SliceRow)),
     ),
     Table(
         "gaps",
-        "a gap: an interval of a step in which neither a compute kernel nor an opaque CUDA graph runs",
+        "a gap: an interval of a step in which the GPU runs neither a compute kernel nor an opaque CUDA"
+        " graph",
         (*_WHO, *_STEP, *take(rows.SpanRow, of="gap"), *take(rows.GapRow)),
     ),
     Table(
         "operations",
-        "an operation on the GPU: kernel, copy, memset or whole CUDA graph",
+        "an operation on the GPU: a kernel, a copy, a memset or a whole CUDA graph",
         (
             *(*take(rows.OperationRow, "op"), *_WHO, *take(rows.OperationRow, "stream", "context")),
             *take(rows.SpanRow, of="operation"),
@@ -101,7 +102,7 @@ TABLES = (
     ),
     Table(
         "range_work",
-        "all NVTX ranges of one path in the typical step of a rank",
+        "all NVTX ranges with the same path in the typical step of a rank",
         (
             *(*_WHO, *take(RangeWork, "name", "path", "count", "host_ns", "gpu_ns", "own_gpu_ns")),
             *(*take(RangeWork, "work_ns", "own_work_ns"), *take(rows.RangeOperationsRow)),
@@ -109,7 +110,7 @@ TABLES = (
     ),
     Table(
         "kernels",
-        "all kernels of one name in the typical step of a rank",
+        "all kernels with the same name in the typical step of a rank",
         (*_WHO, *take(rows.KernelRow)),
     ),
     Table(
@@ -125,7 +126,7 @@ TABLES = (
     ),
     Table(
         "communication",
-        "all communication operations of one kind, axis and library in the typical step of a rank",
+        "all communication operations with the same kind, axis and library in a rank's typical step",
         (
             *(*_WHO, *_AXIS, *take(CommunicationOperation, "backend", "count", "work_ns", "exposed_ns")),
             *take(CommunicationOperation, "bytes", "bus_bandwidth_bytes_per_s"),
@@ -133,7 +134,7 @@ TABLES = (
     ),
     Table(
         "copies",
-        "all copies of one direction and kind of host memory in the typical step of a rank",
+        "all copies with the same direction and kind of host memory in a rank's typical step",
         (
             *(*_WHO, *take(CopyWork, "direction", "pinned", "count", "bytes", "work_ns", "exposed_ns")),
             *take(CopyWork, "bulk_bandwidth_bytes_per_s"),
@@ -141,51 +142,55 @@ TABLES = (
     ),
     Table(
         "compute",
-        "all compute kernels of one category in the typical step of a rank",
+        "all compute kernels of the same category in a rank's typical step",
         (*_WHO, *take(ComputeWork, "category", "kernels", "work_ns", "share")),
     ),
     Table(
         "blocking_calls",
-        "the calls of one CUDA function in the typical step of a rank that returned when the GPU had no"
+        "the calls of one CUDA function, in a rank's typical step, that returned when the GPU had no"
         " queued work",
         (*_WHO, *take(BlockingCall, "name", "path", "count", "waited_ns", "drained_ns")),
     ),
     Table(
         "gpu_metrics",
-        "a sampled metric of the GPU of a rank, in the typical step of the rank",
+        "a sampled metric of a rank's GPU, in the rank's typical step",
         (*_WHO, *take(MetricMean)),
     ),
     Table(
         "opportunities",
-        "a cause of the representative rank, with an upper bound on the gain without this cause. Gains of"
-        " several causes must not be added",
+        "a cause of time on the representative rank, with an upper bound on the gain from removing it. Gains"
+        " of several causes do not add up",
         take(Opportunity),
     ),
-    Table("fixes", "a fix, in the order of the recommendations", (*take(rows.FixRow), *take(Fix))),
+    Table(
+        "fixes",
+        "a recommended fix. Rows are in the order of the recommendations",
+        (*take(rows.FixRow), *take(Fix)),
+    ),
     Table("settings", "a setting of a fix", (*_FIX, *take(Setting))),
     Table("preconditions", "a precondition of a fix", (*_FIX, *take(Precondition))),
-    Table("findings", "a finding: something that makes the result incomplete or less certain", take(Finding)),
+    Table("findings", "a finding, which makes the result incomplete or less certain", take(Finding)),
 )
 """All tables of the analysis of one capture; the last ones are those of upper bounds, fixes and findings."""
 
 JOB_TABLES = (
     Table(
         "waits",
-        "a rank of the job. Unless a column says otherwise, a time is a sum of durations in the typical step"
-        " of the rank, whether they overlap compute or not",
+        "a rank of the job. Unless a column says otherwise, times are sums of durations in the rank's typical"
+        " step, including durations that overlap compute",
         take(RankWaits),
     ),
     Table(
         "late_units",
-        "a unit that holds the job up: a rank, node, pipeline stage or link. Rows are in the order of repair",
+        "a unit that delays the job: a rank, node, pipeline stage or link. Rows are in the order of repair",
         take(Straggler),
     ),
     Table("rank_groups", "a group of ranks that do the same work", (*take(rows.GroupRow), *take(RankGroup))),
-    Table("clocks", "a host, with its clock compared with the reference clock", take(Clock)),
+    Table("clocks", "a host and how its clock compares with the reference clock", take(Clock)),
     Table(
         "meetings",
-        "one communication operation of one rank. Rows are sorted by start. `start_ns` and `end_ns` use one"
-        " clock for all ranks, which starts with the first profiling session",
+        "one communication operation of one rank. Rows are sorted by start. `start_ns` and `end_ns` refer to"
+        " one clock for all ranks, which starts with the first profiling session",
         (
             *(*take(rows.MeetingRow, "meeting"), *_RANK, *take(rows.MeetingRow, "step")),
             *(*take(CommunicationOperation, "operation", "axis"),),

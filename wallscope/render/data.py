@@ -51,16 +51,16 @@ _SHARED_BY: Final = 3
 _TABLES_HEAD: Final = """\
 # Tables
 
-`--csv`, `--parquet` and the Python library write these tables.
+`--csv`, `--parquet` and the Python library write the tables on this page.
 
 - Times are integer nanoseconds since the start of the profiling session, unless a table says otherwise. An
-  interval contains its start and not its end.
+  interval includes its start but not its end.
 - A share is a fraction from 0 to 1. An empty cell means that the value is unknown or does not apply.
-- A gap is an interval of a step in which neither a compute kernel nor an opaque CUDA graph runs: one whose
-  kernels the profile does not contain.
-- In CSV, a text that begins with `=`, `+`, `-` or `@` gets a single quote (`'`) in front, so that no
-  spreadsheet reads it as a formula. Invisible characters become escapes such as `\\x1b`. Parquet keeps texts
-  unchanged.
+- A gap is an interval of a step in which the GPU runs neither a compute kernel nor an opaque CUDA graph
+  (whose kernels are not in the profile).
+- In CSV files, text that begins with `=`, `+`, `-` or `@` is prefixed with a single quote (`'`), so that no
+  spreadsheet reads it as a formula. Invisible characters become escapes such as `\\x1b`. Parquet files keep
+  text unchanged.
 """
 _ABOUT: Final = "README.md"
 _ROWS_A_GROUP = 262_144
@@ -201,7 +201,7 @@ def describe_columns(tables: Sequence[Table]) -> str:
         also = [f"`{one.name}`" for one in table.columns if one in shared]
         lines += [f"## {table.name}", "", f"Each row describes {table.row_is}.", ""]
         if also:
-            lines += [f"Columns of several tables: {', '.join(also)}.", ""]
+            lines += [f"Shared columns: {', '.join(also)}.", ""]
         lines += _list_columns(own)
     return "\n".join(lines)
 

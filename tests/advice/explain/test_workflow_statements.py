@@ -13,9 +13,9 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "statements.md"
 HEAD = """# Statements of the workflow documents
 
 Four documents on Megatron Bridge explain how to make large-model training faster. They cover long context,
-models with vision, the order in which to work, and overlapping expert communication. For each of their
-statements, the table has the wallscope command that shows it. A test runs every command and looks for the
-words in its output (`tests/advice/explain/test_workflow_statements.py`).
+vision-language models, the order of tuning, and the overlap of expert communication. For each statement in
+these documents, the table lists the wallscope command that shows it. A test runs every command and looks
+for the quoted words in its output (`tests/advice/explain/test_workflow_statements.py`).
 
 | document | statement | command | words in the output |
 |---|---|---|---|

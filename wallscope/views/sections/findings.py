@@ -162,8 +162,8 @@ _UNKNOWING = (_DOUBTS[0][0], _DOUBTS[-1][0])
 """Findings of work or waits that the capture lacks."""
 _HEAD = """# Glossary
 
-For more about a term, wall, fix or finding, run `wallscope explain WORD`. *[Causes](causes.md)* have their
-own page.
+To learn more about a term, wall, fix or finding, run `wallscope explain WORD`. *[Causes](causes.md)* are
+listed on a separate page.
 
 <!-- picture: explain-term | A term explained in the terminal -->
 
@@ -568,8 +568,10 @@ def _findings() -> Iterator[str]:
     """What limits a result, and what to change in the next capture or command."""
     rows = {f"`{entry.code}`": f"{_cell(entry.means)} | {_cell(entry.cure)}" for entry in finding_notes()}
     yield "## Findings\n"
-    yield "A finding says what makes a result incomplete or less certain. For its evidence, run"
-    " `wallscope explain FINDING`.\n"
+    yield (
+        "A finding reports what makes a result incomplete or less certain. To see a finding's evidence, run"
+        " `wallscope explain FINDING`.\n"
+    )
     yield "| finding | meaning | cure |\n|---|---|---|"
     yield from (f"| {code} | {said} |" for code, said in rows.items())
 

@@ -16,16 +16,16 @@ from wallscope.thresholds.logs import LOG_CONTRADICTION_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 
 WALL_WORDS: Final = {
-    Wall.COMPUTE: "A compute kernel runs, or the GPU is between two kernels and waits for neither the host"
-    " nor communication nor memory. Recomputed forward work counts as memory.",
-    Wall.COMMUNICATION: "No compute kernel runs, and the step waits for an operation between ranks, either"
-    " for the transfer of data or for other ranks.",
+    Wall.COMPUTE: "A compute kernel runs, or the GPU is between two kernels without waiting for the host,"
+    " communication or memory. Recomputed forward work counts as memory instead.",
+    Wall.COMMUNICATION: "No compute kernel runs, and the step waits for communication between ranks: either"
+    " for data to arrive or for other ranks.",
     Wall.MEMORY: "No compute kernel runs, and the step waits for a copy, a memset or a memory allocation."
-    " Forward work that the backward pass recomputes counts as memory too.",
+    " Forward work that the backward pass recomputes also counts as memory.",
     Wall.HOST: "No compute kernel runs, and the step waits for the host: launches, blocking calls, Python and"
-    " framework, data loading, small copies.",
-    Wall.UNATTRIBUTED: "The time cannot be assigned to another wall: its cause is unknown, the profiler"
-    " blocked the program, or only a CUDA graph traced as a whole or unrecognized kernels ran.",
+    " framework code, data loading, or small copies.",
+    Wall.UNATTRIBUTED: "The time fits no other wall, because its cause is unknown, the profiler blocked the"
+    " program, or only unrecognized kernels or a CUDA graph traced as a whole ran.",
 }
 """What time of a step is attributed to each wall."""
 STATE_WORDS: Final = {
