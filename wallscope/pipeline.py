@@ -379,8 +379,10 @@ class _Conclusion:
 
     def pack_profiles(self) -> tuple[Rank, ...]:
         """Return the ranks with their profiles, if any is asked for."""
-        ranks = self.analysis.ranks
-        return pack_profiles(ranks, self.profiles, self.place, self.encoded) if self.profiles else ranks
+        if not self.profiles:
+            return self.analysis.ranks
+        of_capture = self.analysis.capture.findings
+        return pack_profiles(self.analysis.ranks, self.profiles, self.place, self.encoded, of_capture)
 
 
 def _conclude(
@@ -411,13 +413,11 @@ def _conclude(
     if place is None:
         place = find_least_computing(tuple(own.rank for own in found), trace.places_without_marker())
     diagnose_rank = partial(_diagnose, prepared, anchor, options, about)
-    answer = diagnose_rank(found, place)
+    ranks = tuple(own.rank for own in found)
     tables = tuple(own.tables for own in found if own.tables is not None)
-    if not tables:
-        return _Conclusion(answer, place, found[place].ceilings)
-    profiles = build_profiles(answer, tables, options.step_facts, trace.capture, about.configuration)
+    profiles = build_profiles(ranks, tables, anchor, options.step_facts, trace.capture, about.configuration)
     if is_alone:
-        return _Conclusion(answer, place, found[place].ceilings, profiles)
+        return _Conclusion(diagnose_rank(found, place), place, found[place].ceilings, profiles)
     from wallscope.ranks.job import match_ranks  # noqa: PLC0415  # for several ranks alone
 
     known, encoded = run_both(
@@ -425,13 +425,13 @@ def _conclude(
         lambda: tuple(encode_tables(profile) for profile in profiles) if with_details else (),
     )
     is_matched = known.job.collectives.matched > 0
-    if only is None and is_matched and _can_represent(trace, answer.ranks, known.job.critical_place):
+    if only is None and is_matched and _can_represent(trace, ranks, known.job.critical_place):
         place = known.job.critical_place
     if has_bounds:
         found = tuple(_measure_bounds(found, place, of_all=with_details))
     if is_matched:
-        ranks = known.split_ranks(tuple(own.rank for own in found), [len(found)] * len(found))
-        found = tuple(replace(each, rank=rank) for each, rank in zip(found, ranks, strict=True))
+        split = known.split_ranks(tuple(own.rank for own in found), [len(found)] * len(found))
+        found = tuple(replace(each, rank=rank) for each, rank in zip(found, split, strict=True))
         profiles = known.profiles
     answer = diagnose_rank(found, place, known.job)
     bounds = found[place].ceilings

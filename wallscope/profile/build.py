@@ -20,8 +20,8 @@ from wallscope.columns import (
     sum_by_group,
 )
 from wallscope.model.advice import RunConfiguration
-from wallscope.model.analysis import Analysis, Rank
-from wallscope.model.capture import Capture
+from wallscope.model.analysis import Anchor, Rank
+from wallscope.model.capture import Capture, Finding
 from wallscope.model.diagnosis import StepFacts
 from wallscope.model.enums import (
     LINK_KINDS,
@@ -392,25 +392,26 @@ _NOTHING_DECLARED = RunConfiguration()
 _OF_ONE_RANK = frozenset({"RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"})
 
 
-def build_profiles(
-    analysis: Analysis,
+def build_profiles(  # noqa: PLR0913, PLR0917  # all that a profile says of its capture
+    ranks: tuple[Rank, ...],
     tables: tuple[ProfileTables, ...],
+    anchor: Anchor,
     facts: StepFacts,
     capture: Capture,
     configuration: RunConfiguration = _NOTHING_DECLARED,
 ) -> tuple[Profile, ...]:
-    """Return the profile of each rank of an answer about a capture; `tables` are theirs, in order."""
+    """Return the profile of each rank of a capture, without findings; `tables` are theirs, in order."""
+    if not tables:
+        return ()
     settings = tuple(sorted((key, str(known.value)) for key, known in configuration.settings.items()))
-    inputs = (_describe_input(analysis, capture),)
+    inputs = (_describe_input(capture),)
     return tuple(
-        own.profile(
-            replace(_header(analysis, rank, own, facts, settings), inputs=inputs), _tabulate_recoverable(rank)
-        )
-        for rank, own in zip(analysis.ranks, tables, strict=True)
+        own.profile(_header(rank, own, anchor, facts, capture, settings, inputs), _tabulate_recoverable(rank))
+        for rank, own in zip(ranks, tables, strict=True)
     )
 
 
-def _describe_input(analysis: Analysis, capture: Capture) -> ProfiledInput:
+def _describe_input(capture: Capture) -> ProfiledInput:
     """Return the identity of a capture and under which conditions it was taken."""
     export = capture.export
     launches = capture.calls["start_ns", "end_ns"].filter(capture.calls["role"] == CallRole.LAUNCH)
@@ -421,7 +422,7 @@ def _describe_input(analysis: Analysis, capture: Capture) -> ProfiledInput:
         nsys_version=export.nsys_version,
         hostname=export.hostname,
         session_start_utc_ns=export.session_start_utc_ns,
-        findings=tuple(sorted({finding.code for finding in analysis.capture.findings})),
+        findings=(),
         profiler=export.profiler,
         environment=tuple(
             (name, value) for name, value in export.environment.items() if name not in _OF_ONE_RANK
@@ -437,47 +438,54 @@ def pack_profiles(
     profiles: tuple[Profile, ...],
     representative: int,
     encoded: tuple[EncodedTables, ...] = (),
+    findings: tuple[Finding, ...] | None = None,
 ) -> tuple[Rank, ...]:
     """Return the ranks, of one capture each, with their profiles; `encoded` is what is known of each.
 
-    `representative` is the place of the rank that the analysis is about.
+    `representative` is the place of the rank that the analysis is about. `findings` are those of the capture,
+    if profiles are without.
     """
     texts = encoded or (EncodedTables(),) * len(profiles)
+    codes = None if findings is None else tuple(sorted({finding.code for finding in findings}))
 
     def pack(place: int) -> Rank:
-        rank = ranks[place]
-        header = replace(profiles[place].header, is_representative=place == representative)
+        rank, header = ranks[place], profiles[place].header
+        inputs = header.inputs
+        if codes is not None:
+            inputs = tuple(replace(one, findings=codes) for one in inputs)
+        header = replace(header, inputs=inputs, is_representative=place == representative)
         profile = replace(profiles[place], header=header, recoverable=_tabulate_recoverable(rank))
         return replace(rank, profile=pack_profile(profile, texts[place]))
 
     return run_side_by_side(pack, range(len(profiles)))
 
 
-def _header(
-    analysis: Analysis,
+def _header(  # noqa: PLR0913, PLR0917  # as above
     rank: Rank,
     tables: ProfileTables,
+    anchor: Anchor,
     facts: StepFacts,
+    capture: Capture,
     settings: tuple[tuple[str, str], ...],
+    inputs: tuple[ProfiledInput, ...],
 ) -> Header:
-    export = analysis.inputs[rank.input]
-    gpu = export.gpu(rank.gpu)
+    gpu = capture.export.gpu(rank.gpu)
     return Header(
         rank=rank.rank,
         device=rank.device,
         work=Work(
-            kind=analysis.anchor.kind,
-            unit=analysis.anchor.unit,
-            name=analysis.anchor.name,
+            kind=anchor.kind,
+            unit=anchor.unit,
+            name=anchor.name,
             tokens_per_step=facts.tokens,
             gpu=None if gpu is None else gpu.name,
             sm_count=None if gpu is None else gpu.sm_count,
-            world_size=analysis.capture.world_size,
-            graphs=analysis.capture.cuda_graphs,
+            world_size=capture.world_size,
+            graphs=capture.graphs,
             communicators=tables.communicators,
             settings=settings,
         ),
-        inputs=(),
+        inputs=inputs,
         matrices=() if rank.speed_of_light is None else rank.speed_of_light.matrices,
     )
 
