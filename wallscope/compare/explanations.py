@@ -433,7 +433,7 @@ def _write_stalls(cause: str, base: _Stalls, head: _Stalls, delta_ns: int) -> Ex
     is_more = delta_ns > 0
     text = (
         f"Some steps stall for {describe_cause(cause)}: {_write_sides(base, head)}."
-        f" That is {duration(abs(delta_ns))} {'more' if is_more else 'less'} of the mean step"
+        f" That is {duration(abs(delta_ns))} {'more' if is_more else 'less'} per step on average"
     )
     return Explanation(f"rare-stalls-{'more' if is_more else 'fewer'}", text, delta_ns, (cause,))
 
