@@ -488,7 +488,7 @@ def _check_presence(source: Database, raw: RawRanges) -> tuple[Finding, ...]:
         message = "NVTX was not traced, so steps and phases have no names."
         return (Finding(FindingCode.NO_NVTX, Severity.WARNING, message, "Capture with --trace=cuda,nvtx."),)
     if traced:
-        message = "NVTX was traced, but the program marks no ranges, so steps and phases have no names."
+        message = "NVTX was traced, but the program has no NVTX ranges, so steps and phases have no names."
         return (Finding(FindingCode.NO_NVTX, Severity.INFO, message, _MARK_STEPS),)
     message = "The export has no NVTX ranges, so steps and phases have no names."
     return (
