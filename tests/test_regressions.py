@@ -356,7 +356,7 @@ def test_bursts_of_optimizer_kernels_divide_one_step_less_and_do_not_disagree(tm
     assert (found.anchor.kind, found.anchor.steps, found.anchor.cross_check.steps) == ("optimizer", 8, 9)
     assert found.anchor.cross_check.agrees
     assert "anchors-disagree" not in said
-    assert "after bursts of optimizer kernels" in said["unmarked-steps"]
+    assert "after each burst of optimizer kernels" in said["unmarked-steps"]
 
 
 def test_a_disagreement_names_what_disagrees():
@@ -366,7 +366,7 @@ def test_a_disagreement_names_what_disagrees():
         for kind in ("nvtx", "optimizer")
     ]
 
-    assert said == ["The ranges give", "Bursts of optimizer kernels give"]
+    assert said == ["The ranges suggest", "Bursts of optimizer kernels suggest"]
 
 
 def test_steps_whose_calls_are_unknown_are_not_played(tmp_path):

@@ -249,7 +249,7 @@ def test_what_a_capture_does_not_tell_is_an_answer(traces):
     for answer in (result, gaps):
         assert not answer.is_error
         assert answer.structured_content["verdict"].startswith(
-            "Unknown, because the file holds no CUDA activity"
+            "Unknown, because the file contains no CUDA activity"
         )
         assert "--trace=cuda" in answer.structured_content["unknown"][0]["cure"]
         assert answer.structured_content["next"]["tool"] == "capture_help"

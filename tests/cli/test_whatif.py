@@ -46,7 +46,7 @@ def test_answers_stand_alone_and_together_and_the_json_follows_the_schema(called
         assert sum(answer["walls"].values()) == answer["step_ns"] == answers["step_ns"] - answer["won_ns"]
     for parts in ("walls", "causes", "ranges", "operations"):
         assert sum(part["time_ns"] for part in answers["path"][parts]) == answers["path"]["step_ns"]
-    assert "Replay error: median " in ran.out
+    assert "The replay error is " in ran.out
     assert "communication \N{MULTIPLICATION SIGN} 0 + host time" in ran.out
 
 
@@ -103,7 +103,7 @@ def test_an_answer_that_cannot_be_trusted_is_refused(called, tmp_path):
     (accepted,) = re.findall(r"--accept-error (\d+)", refused.err)
     page = tmp_path / "page.html"
     ran = called("whatif", path, "--accept-error", accepted, "--html", page)
-    said = "Above 5.0 %, steps differ too much, so these gains are not reliable."
+    said = "Above 5.0 %, steps differ too much, so these gains are unreliable."
     assert ran.code == 0
     assert said in " ".join(ran.out.split())
     doubts = page.read_text(encoding="utf-8").partition('id="sure"')[2].partition("</div></div>")[0]

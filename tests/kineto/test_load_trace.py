@@ -226,7 +226,7 @@ REFUSED = {
     ),
     "kernels lost": (
         b'{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "cuLaunchKernel", "ts": 1, "dur": 1}]}',
-        "has 1 kernel launch and no kernel (1 event of cuda_runtime): records of the GPU were lost",
+        "has 1 kernel launch but no kernel (1 event of cuda_runtime): records of the GPU were lost",
     ),
     "another device": (
         b'{"traceEvents": [{"ph": "X", "cat": "xpu_runtime", "name": "a", "ts": 1, "dur": 1}]}',

@@ -52,8 +52,8 @@ def test_the_message_tells_what_was_queued_from_what_is_not_known(found):
 
     assert finding.covers_ns == 30
     assert finding.message == (
-        "3 of 200 device operations (together 30 ns) have no API call in the export, and therefore no range;"
-        " 2 of them were issued before the capture began."
+        "3 of 200 device operations (30 ns in total) have no API call in the export, and therefore no NVTX"
+        " range; 2 of these were issued before the capture began."
     )
 
 

@@ -226,7 +226,7 @@ def test_deepseek_hides_nearly_all_of_its_communication():
     assert answer(name).diagnosis.dominant_wall == "compute"
     verdict = answer(name).diagnosis.verdict
     assert "Compute hides 96.3 % of the 113.0 ms of communication in the step." in verdict
-    assert "The other 4.2 ms runs without compute, and 2.0 ms of it delays later work." in verdict
+    assert "The remaining 4.2 ms is exposed, and 2.0 ms of it delays later work." in verdict
 
 
 @pytest.mark.parametrize(

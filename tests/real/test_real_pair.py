@@ -29,7 +29,7 @@ def test_waiting_for_the_peer_is_told_from_moving_bytes(traces, name, waiting, t
     assert round(waiter.all_residence_ns / 1e6, 1) == of_ms
     assert job.critical_place == other.place
     assert job.critical_wall == wall
-    said = f"spends {of_ms} ms in collectives, of which {waits_ms} ms is waiting for peers"
+    said = f"spends {of_ms} ms in collectives, including {waits_ms} ms of waiting for peers"
     assert said in job.verdict
     late = max(job.stragglers, key=lambda one: one.saved_ns)
     assert other.place in late.places

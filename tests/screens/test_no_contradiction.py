@@ -204,16 +204,16 @@ def read_altered(medium, analysis, change):
         ("terminal", "up to 1.25x", "up to 1.52x"),
         ("terminal", "COMMUNICATION-BOUND", "HOST-BOUND"),
         ("terminal", "on rank 3 of 16", "on rank 4 of 16"),
-        ("terminal", "Typical: 51.1 ms", "Typical: 51.4 ms"),
-        ("terminal", "Steady: 8 of 10 steps", "Steady: 9 of 10 steps"),
-        ("terminal", "Confidence  high", "Confidence  medium"),
+        ("terminal", "typical step takes 51.1 ms", "typical step takes 51.4 ms"),
+        ("terminal", "8 of the 10 steps", "9 of the 10 steps"),
+        ("terminal", "High confidence", "Medium confidence"),
         ("full", "12.8 ms  25.1 %", "12.6 ms  25.1 %"),
         ("full", "1.25x   1.25x (1)", "1.24x   1.25x (1)"),
-        ("full", "confidence high", "confidence low"),
+        ("full", "High confidence", "Low confidence"),
         ("full", "228  8.8 ms", "228  8.9 ms"),
         ("full", "  54.3 ms  30.2 ms", "  54.9 ms  30.2 ms"),
         ("page", '<td data-sort="8838230">8.8</td>', '<td data-sort="8838230">8.9</td>'),
-        ("full", "Replay error 0.1 %", "Replay error 0.3 %"),
+        ("full", "replay error is 0.1 %", "replay error is 0.3 %"),
         ("page", "<b>26.1 %</b>", "<b>21.6 %</b>"),
         ("page", ">up to 1.25x</span>", ">up to 1.26x</span>"),
         ("page", "High confidence", "Low confidence"),
@@ -349,7 +349,7 @@ def test_a_comparison_tells_one_story(traces, base, head):
     explained = {cause for one in comparison.applied for cause in one.causes}
     for text in screens:
         for cause in explained:
-            assert f"Not explained by anything recorded: {describe_cause(cause)}" not in text
+            assert f"Nothing that was recorded explains {describe_cause(cause)}" not in text
         if comparison.verdict == "inconclusive":
             assert not re.search(r"(?<!\w)(?:Likely cause|Cause|cause): ", text.partition("Confidence")[0])
     for side, slow in (("base", step.base_slow_steps), ("head", step.head_slow_steps)):
@@ -397,7 +397,7 @@ def read_altered_comparison(medium, found, change):
         ("terminal", r"FASTER", "SLOWER"),
         ("terminal", r"\(-(\d+\.\d) %\)", r"(+\1 %)"),
         ("terminal", r"the typical step", "the mean step"),
-        ("markdown", r"Change: -", "Change: +"),
+        ("markdown", "changed by -", "changed by +"),
         ("terminal", r"-188\.2 … -11\.8", "-188.2 … -13.8"),
         ("terminal", r"-0\.012 ms, likely", "-0.012 ms, possible"),
         ("markdown", r"\| -0\.19 … -0\.012 ms, likely \|", "| -0.29 … -0.012 ms, likely |"),

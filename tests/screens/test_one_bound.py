@@ -149,7 +149,7 @@ def test_bounds_of_steps_say_so_where_the_verdict_is_about_the_whole_capture():
         pytest.skip("../shared/traces is absent")
     screens = [joined("\n".join(printed(analyze_once(one), 100))) for one in (path, EXAMPLE)]
 
-    assert ["The bounds are for one step, and" in screen for screen in screens] == [True, False]
+    assert ["These bounds are for one step; all" in screen for screen in screens] == [True, False]
     assert "2.289 s of the 12.040 s capture" in screens[0]
 
 

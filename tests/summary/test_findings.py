@@ -45,7 +45,7 @@ def lacking(account, share, cause="unattributed/unresolved"):
 def test_the_example_lacks_peers_alone(known):
     assert set(codes(known)) == {"one-rank"}
     assert codes(known)["one-rank"].cure == "Capture all ranks."
-    assert "With 1 of 16 ranks captured" in codes(known)["one-rank"].message
+    assert "With only 1 of 16 ranks captured" in codes(known)["one-rank"].message
 
 
 def test_no_other_capture_is_asked_for_where_the_user_chose_the_rank(known):
@@ -65,7 +65,7 @@ def test_one_rank_that_hardly_communicates_is_not_told_so(known):
 @pytest.mark.parametrize(
     ("waits_share", "said"),
     [
-        pytest.param(0.0, "time and waiting for peers cannot be separated. ", id="nothing is known to wait"),
+        pytest.param(0.0, "time cannot be separated from waiting for peers. ", id="nothing is known to wait"),
         pytest.param(0.5, "cannot be separated into transfer time and waiting. ", id="half is"),
         pytest.param(1.0, "", id="all is"),
     ],
@@ -83,9 +83,9 @@ def test_kernels_that_only_wait_are_not_part_of_what_one_rank_leaves_open(known,
 @pytest.mark.parametrize(
     ("share", "severity", "said"),
     [
-        pytest.param(0.0, "info", "but all of the time in the typical step has a known cause.", id="no time"),
-        pytest.param(0.02, "info", " of the typical step (2.0 %) has no known cause.", id="little"),
-        pytest.param(0.04, "warning", " of the typical step (4.0 %) has no known cause.", id="much"),
+        pytest.param(0.0, "info", "but all of the typical step is accounted for.", id="no time"),
+        pytest.param(0.02, "info", " of the typical step (2.0 %) is unexplained.", id="little"),
+        pytest.param(0.04, "warning", " of the typical step (4.0 %) is unexplained.", id="much"),
     ],
 )
 def test_waits_that_are_not_resolved_are_counted_with_the_time_they_leave_open(known, share, severity, said):
@@ -120,7 +120,8 @@ def test_a_replay_that_is_far_off_says_why_there_is_no_ceiling(known):
     found = codes(known, account=replace(known[0], ceilings=far))
 
     assert found["replay-unfaithful"].message == (
-        "The replay of 3 steps differs by 20.5 % from the capture, which is too much to give upper bounds."
+        "The simulation of 3 steps differs from the capture by 20.5 %,"
+        " which is too much to give upper bounds."
     )
 
 

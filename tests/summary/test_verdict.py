@@ -82,9 +82,9 @@ def test_a_few_steps_with_much_inferred_time_count(account, rare, level):
     ("step", "reason"),
     [
         (COMPUTE, "launch calls are missing, so short gaps between kernels count as compute"),
-        (HOST, "launch calls are missing, so the host may have waited for calls that are not in the export"),
-        (MEMORY, "launch calls are missing, so what the GPU waited for is partly unknown"),
-        (COMMUNICATION, "launch calls are missing, so what the GPU waited for is partly unknown"),
+        (HOST, "launch calls are missing, so the host may have waited for calls that the export lacks"),
+        (MEMORY, "launch calls are missing, so it is partly unknown what the GPU waited for"),
+        (COMMUNICATION, "launch calls are missing, so it is partly unknown what the GPU waited for"),
     ],
 )
 def test_no_wall_is_certain_without_launch_calls(account, step, reason):
@@ -106,7 +106,7 @@ def test_host_is_less_sure_if_it_depends_on_blocked_calls(account, step, blocked
     found = judge(account, step, blocked=blocked)
 
     assert found.level == level
-    assert ("a reason that is not in the export" in found.reasons[-1]) == (level == "medium")
+    assert ("blocked for an unrecorded reason" in found.reasons[-1]) == (level == "medium")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,9 @@ def test_host_is_less_sure_if_the_holders_of_locks_have_no_calls(account, step, 
     found = judge(account, step, unseen=np.full(STEPS, unseen))
 
     assert found.level == level
-    assert ("no thread with CUDA calls is seen to release it" in found.reasons[-1]) == (level == "medium")
+    assert ("the capture shows no thread with CUDA calls releasing it" in found.reasons[-1]) == (
+        level == "medium"
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_unknown_names_lower_the_confidence_where_they_could_change_the_wall(
     found = judge(account, step, unrecognized=np.full(STEPS, unrecognized))
 
     assert found.level == level
-    assert ("is not the wall if the kernels" in found.reasons[-1]) == (level != "high")
+    assert ("the verdict changes if kernels" in found.reasons[-1]) == (level != "high")
 
 
 @pytest.mark.parametrize("step", [(93, 0, 0, 7, 0), (43, 50, 0, 7, 0), (43, 0, 50, 7, 0)])
@@ -174,7 +176,7 @@ def test_recomputed_work_that_no_range_names_concerns_compute_alone(account):
 def test_a_profiler_that_slows_the_host_concerns_host_alone(account):
     found = judge(account, HOST, is_slowed_by_profiler=True)
 
-    assert (found.level, found.reasons[-1]) == ("medium", "the profiler slowed the host")
+    assert (found.level, found.reasons[-1]) == ("medium", "the profiler slowed down the host")
     assert judge(account, COMMUNICATION, is_slowed_by_profiler=True).level == "high"
 
 
@@ -209,7 +211,7 @@ def test_steps_whose_mean_has_another_wall_are_less_sure(account):
     found = judge(account, COMMUNICATION, long)
 
     assert found.level == "medium"
-    assert found.reasons[-1] == "the mean step has another wall (host)"
+    assert found.reasons[-1] == "the mean step is host-bound, unlike the median step"
 
 
 @pytest.mark.parametrize(("memory", "level"), [(600, "medium"), (400, "high")])

@@ -67,7 +67,7 @@ def test_a_range_of_any_name_that_holds_the_work_marks_the_steps(tmp_path):
 
     assert (found.anchor.kind, found.anchor.name, found.anchor.steps) == ("nvtx", "token_#_processing", 8)
     assert [step.start_ns for step in found.ranks[0].steps] == [(i + 1) * STEP_NS - 1_000 for i in range(8)]
-    assert "token_#_processing ranges are used as steps" in messages(found)["inferred-steps"]
+    assert "Ranges named token_#_processing are used as steps" in messages(found)["inferred-steps"]
 
 
 def test_ranges_that_recur_otherwise_are_named(tmp_path):
@@ -305,7 +305,7 @@ def test_where_most_of_a_capture_is_before_the_steps_the_verdict_says_so(tmp_pat
 
     assert (rank.outside_ns, rank.outside_idle_ns) == (20 * STEP_NS - 1_000, 20 * STEP_NS - 5_000)
     assert (
-        "the 4.0 ms before the first window. This is longer than all windows together"
+        "the 4.0 ms before the first window. This time is longer than all windows together"
         in found.diagnosis.verdict
     )
 

@@ -39,8 +39,8 @@ _WORDS = {
 _CAUSES = {"Cause": "sure", "Likely cause": "likely", "Possible cause": "possible"}
 _OF_CHANGE: Labels = (
     (rf"\(({_SIGNED})\)", "step", "ratio"),
-    (rf"Change: ([-+]{DURATION})", "step", "change"),
-    (rf"Change: [-+]{DURATION} \(({_SIGNED})", "step", "ratio"),
+    (rf"changed by ([-+]{DURATION}) \(", "step", "change"),
+    (rf"changed by [-+]{DURATION} \(({_SIGNED})", "step", "ratio"),
     (r"(the (?:mean|typical)) [\w ]+ (?:rose|fell|went) from", "step", "compared"),
     (r"over 1.25 times the median: ([\d,]+) of [\d,]+ in base", "base", "slow steps"),
     (r"in base, ([\d,]+) of [\d,]+ in head", "head", "slow steps"),
@@ -94,7 +94,7 @@ def read_change(medium: str, text: str) -> Iterator[Claim]:
     for cause in re.findall(rf"(?<= )({'|'.join(_CAUSES)}): ", text, re.IGNORECASE):
         yield Claim(medium, "cause of the change", "certainty", _CAUSES[cause.capitalize()])
         yield Claim(medium, "cause of the change", "named", "yes")
-    if re.search(r"(?<= )Largest change (?:\(uncertain\)|between)|no cause is certain", text):
+    if re.search(r"(?<= )The largest change(?:, although uncertain,| between)|no cause is certain", text):
         yield Claim(medium, "cause of the change", "named", "no")
     yield from read_labels(medium, text, _OF_CHANGE[4:])
 

@@ -79,12 +79,13 @@ _BOUNDS = {"up to": "bound", "about": "bound", "at most": "largest speedup"}
 _WORTH = r"(up to|about|at most) ([\d.]+x)"
 _IN_TEXT: Labels = (
     (rf"([\d,]+) of [\d,]+ {UNIT}s? steady", "steps", "steady"),
-    (rf"Steady: ([\d,]+) of [\d,]+ {UNIT}s?", "steps", "steady"),
+    (rf"([\d,]+) of the [\d,]+ {UNIT}s? (?:marked|found|ended) by", "steps", "steady"),
+    (rf"All ([\d,]+) {UNIT}s? (?:marked|found|ended) by", "steps", "steady"),
     (rf"([\d,]+) steady {UNIT}s? of [\d,]+", "steps", "steady"),
     (rf"[\d,]+ of ([\d,]+) {UNIT}s? steady", "steps", "found"),
-    (rf"Steady: [\d,]+ of ([\d,]+) {UNIT}s?", "steps", "found"),
+    (rf"(?:of the|All) ([\d,]+) {UNIT}s? (?:marked|found|ended) by", "steps", "found"),
     (rf"[\d,]+ steady {UNIT}s? of ([\d,]+)", "steps", "found"),
-    (rf"Typical: ({DURATION})", "step", "typical length"),
+    (rf"[Tt]he typical {UNIT} takes ({DURATION})", "step", "typical length"),
     (rf"typical step ({DURATION});", "step", "typical length"),
     (rf"of the typical ({DURATION}) {UNIT}\b(?! on)", "step", "typical length"),
     (
@@ -92,14 +93,13 @@ _IN_TEXT: Labels = (
         "step",
         "typical length",
     ),
-    (rf"slowest: ({DURATION})", "step", "slowest"),
-    (rf"[Rr]eplay error:? ({SHARE})", "replay", "error"),
+    (rf"the slowest takes ({DURATION})", "step", "slowest"),
+    (rf"[Rr]eplay error(?::| is)? ({SHARE})", "replay", "error"),
+    (rf"simulates\s+{UNIT}\s+times\s+with\s+an\s+error\s+of\s+({SHARE})", "replay", "error"),
     (rf"\(median of ([\d,]+) steady {UNIT}s\)", "steps", "steady"),
-    (r"(?:^|\n)[Cc]onfidence:? +(high|medium|low)\b", "verdict", "confidence"),
     (r"\bconfidence (high|medium|low):", "verdict", "confidence"),
     (r"\b(High|Medium|Low) confidence\b", "verdict", "confidence"),
-    (r"[Mm]emory pressure:? (high|near the limit|none|unknown)", "memory", "pressure"),
-    (r"GPU memory +pressure (high|near the limit|none|unknown)", "memory", "pressure"),
+    (r"[Mm]emory pressure(?::| is)? (high|near the limit|none|unknown)", "memory", "pressure"),
 )
 _LARGEST_LOSS = re.compile(
     r"(Communication|Waiting for peers|Memory time|Host time|Memory|Host)(?: \([^)]*\))?"

@@ -132,8 +132,8 @@ def export(tmp_path):
 def test_findings_of_an_export_come_first_and_their_flags_are_marked(export):
     text = shown(str(export))
 
-    assert text.startswith("run.sqlite: limits that another capture would remove\n• ")
-    assert "For 1 wait, the work that ended the wait is inferred" in text.split("nsys profile")[0]
+    assert text.startswith("run.sqlite: limits that a new capture would remove\n• ")
+    assert "For 1 wait, the awaited work was inferred" in text.split("nsys profile")[0]
     assert marked(text) == ["--trace=cuda,nvtx", "--cuda-event-trace=true", "NVTX"]
     assert "→ Export the report with nsys 2024.2 or later." in text
     assert "Flags marked * below remove the limits without a remedy above." in text
@@ -197,8 +197,8 @@ def test_a_trace_gets_the_help_of_its_own_profiler(tmp_path):
     writer.kernel("nvjet_tst_128x128", 1_000, 2_000, 1)
     text = shown(str(writer.write(tmp_path / "trace.json")))
 
-    assert text.startswith("trace.json: limits that another capture would remove\n• No steps were found")
-    assert "calling prof.step() after it" in text
+    assert text.startswith("trace.json: limits that a new capture would remove\n• No steps were found")
+    assert "call prof.step() after each" in text
     assert "import torch" in text
 
 

@@ -144,7 +144,7 @@ def test_what_is_detectable_is_said_only_where_nothing_was_detected(slower):
     )
 
     assert same.verdict not in {"regression", "improvement"}
-    assert "such comparisons would detect a change of +" in describe_sureness(same)
+    assert "an 80 % chance of detecting a change of +" in describe_sureness(same)
     assert "would detect" not in describe_sureness(slower)
 
 

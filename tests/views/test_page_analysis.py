@@ -342,7 +342,7 @@ def test_fixes_stand_first_with_settings_and_preconditions(report):
     assert float(width) == pytest.approx(100 / 1.25, abs=0.1)
 
     answers = read_answers(advised)
-    other = "This fix is for another cause: no fix is known for the cause named above. overlap true"
+    other = "This fix addresses another cause; no fix is known for the cause above. overlap true"
     assert answers["Do first"] == f"Overlap the exchange Blocked: No pipeline <b>. {other}"
     assumed = "Assumes that the cause is removed completely."
     assert answers["Upper bound"] == f"up to 1.25x {before} {after} {assumed}"
@@ -361,7 +361,7 @@ def test_the_answers_say_which_recommendation_addresses_the_named_cause(report):
         advised = replace(report, analysis=replace(report.analysis, fixes=fixes))
         return read_answers(advised)["Do first"]
 
-    pointer = "This fix is for another cause: recommendation 2 is for the cause named above."
+    pointer = "This fix addresses another cause; recommendation 2 addresses the cause above."
     assert say(*fixes).endswith(pointer)
     assert "another cause" not in say(*reversed(fixes))
 
@@ -448,8 +448,8 @@ def test_reasons_of_an_unknown_wall_stand_below_the_answer(report):
     text = write_analysis_page(make_unknown(report, UnknownWall("open-causes"), (open_cause,)))
 
     lead = re.search(r'<p class="lead">(.*?)</p>', text)[1].replace("\N{NO-BREAK SPACE}", " ")
-    assert "Wall unknown: too much of the step has no known cause." in read_heading(text)
-    assert unescape(lead).startswith(f"20.0 % of the step is {describe_cause(cause.cause)}. ")
+    assert "Wall unknown: too much of the step is unexplained." in read_heading(text)
+    assert unescape(lead).startswith(f"20.0 % of the step goes to {describe_cause(cause.cause)} (")
 
 
 def read_heading(text):
@@ -472,7 +472,7 @@ def test_without_a_verdict_the_page_begins_with_why_and_what_to_capture(report):
     answers = read_answers(make_unknown(report, unknown))
 
     assert answers["Wall"].startswith("Unknown ")
-    assert answers["Why unknown"] == "This export has no kernel: there is no verdict"
+    assert answers["Why unknown"] == "This export contains no kernels: there is no verdict"
     assert answers["Do first"].startswith(
         "Capture again with --trace=cuda,nvtx while training runs on the GPU."
     )
@@ -490,7 +490,7 @@ def test_without_a_finding_the_action_for_a_shared_gpu_is_to_capture_alone(repor
     held = replace(report.analysis.ranks[0].causes[0], cause=HELD_WHILE_IDLE, share=0.463)
     answers = read_answers(make_unknown(report, UnknownWall("open-causes"), (held,)))
 
-    assert answers["Why unknown"].startswith("Too much of the step has no known cause")
+    assert answers["Why unknown"].startswith("Too much of the step is unexplained")
     assert answers["Do first"].startswith("Capture again while no other process uses the GPU.")
 
 
@@ -508,11 +508,10 @@ def read_text(html):
 
 def test_kinds_of_steps_stand_next_to_their_bars_and_in_the_terminal(uneven, report):
     rank = uneven.analysis.ranks[0]
-    short, long = rank.modes
-    said = (
-        f"{len(short.steps)} of {sum(step.steady for step in rank.steps)} steps take about"
-        f" {units.duration(short.median_ns)}, {len(long.steps)} about {units.duration(long.median_ns)}."
-    )
+    short, long = (f"take about {units.duration(mode.median_ns)}" for mode in rank.modes)
+    counts = [len(mode.steps) for mode in rank.modes]
+    steady = sum(step.steady for step in rank.steps)
+    said = f"{counts[0]} of {steady} steps {short} and {counts[1]} {long}."
     strips = [
         read_text(write_analysis_page(one).partition('<figure class="strip">')[2].partition("</figure>")[0])
         for one in (uneven, report)
@@ -538,10 +537,10 @@ def test_bounds_without_a_replay_are_less_sure_than_the_breakdown_and_say_why(un
     assert analysis.replay.refused is not None
     assert split.head == "High confidence in the time breakdown"
     assert "replay" not in split.text.lower()
-    assert (bounds.head, bounds.grade) == ("Upper bounds are less sure", "likely")
+    assert (bounds.head, bounds.grade) == ("Upper bounds are less certain", "likely")
     assert f"replay error {error}, limit 5.0 %" in bounds.text
-    assert "Upper bounds are less sure: fixes are not simulated, because steps vary too much" in screen
-    assert read_text(write_analysis_page(uneven)).count("Upper bounds are less sure.") == 1
+    assert "Upper bounds are less certain: fixes are not simulated, because steps vary too much" in screen
+    assert read_text(write_analysis_page(uneven)).count("Upper bounds are less certain.") == 1
 
 
 def make_fix(name, *settings, **others):

@@ -6,6 +6,7 @@ Readers find the kernels, copies and calls in Nsight Systems by these names.
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from wallscope.advice.condition_words import join_words
 from wallscope.model.capture import Profiler
 from wallscope.model.cause_catalogue import (
     DRAINED,
@@ -286,13 +287,15 @@ def describe_question(question: Question) -> str:
     >>> describe_question(Question("hide", "communication:ep"))
     'with expert-parallel communication fully hidden'
     >>> describe_question(Question("scale", "think", 0.5))
-    "with host time outside CUDA calls at 50 % of today's time"
+    'with host time outside CUDA calls at 50 % of the current time'
     """
     target = name_target(question.target)
     match question.kind:
         case "scale":
             return (
-                f"with {describe_share(question)} of today's time" if question.share else f"without {target}"
+                f"with {describe_share(question)} of the current time"
+                if question.share
+                else f"without {target}"
             )
         case "without":
             return f"without {target}"
@@ -308,8 +311,8 @@ def describe_question(question: Question) -> str:
 def describe_questions(questions: Sequence[Question]) -> str:
     """Say what a replay changes, in words that follow "replay"; scaled times share their last words.
 
-    >>> describe_questions((Question("scale", "launch", 0.5), Question("scale", "think", 0.5)))
-    "with launch calls and launch latency at 50 %, host time outside CUDA calls at 50 % of today's time"
+    >>> describe_questions((Question("scale", "copies", 0.5), Question("scale", "think", 0.5)))
+    'with copies at 50 % and host time outside CUDA calls at 50 % of the current time'
     """
     scaled = [one for one in questions if one.kind == "scale" and one.share]
     others = [describe_question(one) for one in questions if one not in scaled]
@@ -320,7 +323,21 @@ def describe_questions(questions: Sequence[Question]) -> str:
 
 def describe_remaining_shares(questions: Sequence[Question]) -> str:
     """Say what shares of several targets stay."""
-    return f"{', '.join(map(describe_share, questions))} of today's time"
+    return f"{join_words([*map(describe_share, questions)], 'and')} of the current time"
+
+
+def describe_assumed_shares(questions: Sequence[Question], whole: str = "time") -> str:
+    """Say in a sentence what scaled targets are assumed to take of a whole, in words that follow "the".
+
+    >>> gemm, norm = Question("scale", "category:gemm", 0.25), Question("scale", "category:norm", 0.5)
+    >>> describe_assumed_shares((gemm, norm))
+    'assumes gemm kernels will take 25 % and norm kernels 50 % of the current time'
+    """
+    parts = [
+        f"{name_target(one.target)}{'' if place else ' will take'} {100 * (one.share or 0.0):.3g} %"
+        for place, one in enumerate(questions)
+    ]
+    return f"assumes {join_words(parts, 'and')} of the current {whole}"
 
 
 _FRAMEWORK = HOST_FRAMEWORK
@@ -368,8 +385,8 @@ def name_further_changes(replay: Answer | None, causes: Sequence[str], run: "Mea
     begins = tuple(begin for one in replay.questions for begin in _list_reached_beginnings(one))
     further = [one for one in run.rank.causes if one.cause.startswith(begins) and one.cause not in causes]
     named = [f"{name_cause(one.cause)} ({duration(one.typical_ns)})" for one in further]
-    what = " and ".join(named[:_NAMED_FURTHER_COUNT]) or "rarer work"
-    yield f"also changes {what}"
+    what = " and ".join(named[:_NAMED_FURTHER_COUNT]) or "less frequent work"
+    yield f"also affects {what}"
 
 
 _NAMED_FURTHER_COUNT = 2
@@ -411,21 +428,21 @@ def state_assumption(
         run: the run.
     """
     if replay is None:
-        assumed = f"assumes no time for {name_cause(_find_largest(counted, run))}"
-        return Assumption(f"not replayed: the bound {assumed}", assumed)
+        assumed = f"assumes that {name_cause(_find_largest(counted, run))} will disappear"
+        return Assumption(f"not simulated: the bound {assumed}", assumed)
     least_ns = MATERIAL_SHARE * run.step_ns
     if (rare_ns := won_ns - replay.won_ns) >= least_ns:
         rare = duration(rare_ns)
-        parts = f", {rare} of it from stalls in few steps"
+        parts = f", including {rare} from stalls in a few steps"
         if replay.won_ns < least_ns:
-            parts = ", mostly from stalls in few steps"
+            parts = ", mostly from stalls in a few steps"
         whole = f"{duration(won_ns)} per step on average{parts}"
         return Assumption(f"saves up to {whole}", f"is {whole}")
     scaled = [one for one in replay.questions if one.kind == "scale" and one.share]
     if len(scaled) == 1 and scaled[0].target == THINK:
-        assumed = f"assumes {describe_share(scaled[0])} of today's {_describe_host_time(run)}"
+        assumed = describe_assumed_shares(scaled, _describe_host_time(run))
     elif scaled:
-        assumed = f"assumes {describe_remaining_shares(scaled)}"
+        assumed = describe_assumed_shares(scaled)
     else:
         return NOTHING_ASSUMED
     return Assumption(assumed, assumed)
@@ -451,12 +468,14 @@ def _describe_host_time(run: "MeasuredRun") -> str:
         entry.cause: entry.typical_ns for entry in run.rank.causes if entry.cause.startswith(_REACHED[THINK])
     }
     whole_ns = sum(times_ns.values())
-    text = duration(whole_ns)
+    details: list[str] = []
     largest = max(times_ns, key=lambda cause: times_ns[cause], default="")
     if largest.startswith(DRAINED):
         part, call = duration(times_ns[largest]), largest.removeprefix(DRAINED)
-        text += f", {'all' if part == text else part} of it after {call}"
-    return ", ".join((text, *_name_range(run, whole_ns)))
+        details = [f"{'all' if part == duration(whole_ns) else part} of it after {call}"]
+    details += _name_range(run, whole_ns)
+    listed = ", ".join(details)
+    return f"{duration(whole_ns)} ({listed})" if listed else duration(whole_ns)
 
 
 def _name_range(run: "MeasuredRun", part_ns: int) -> Iterator[str]:
@@ -473,15 +492,12 @@ def _compare_times(won_ns: int, causes: Sequence[str], run: "MeasuredRun") -> It
     """Say why a gain is much more, or much less, than the time of the causes that vanish."""
     own_ns, least_ns = sum(map(run.typical_ns, causes)), MATERIAL_SHARE * run.step_ns
     drained = [cause.removeprefix(DRAINED) for cause in causes if cause.startswith(DRAINED)]
-    owner = "its cause takes" if len(causes) == 1 else "its causes take"
+    lost = f"{duration(own_ns)} lost to {'this cause' if len(causes) == 1 else 'these causes'}"
     if own_ns and won_ns - own_ns >= least_ns:
-        yield (
-            f"saves {duration(won_ns)}, more than the {duration(own_ns)} {owner}, because"
-            f" {_explain_more(causes)}"
-        )
+        yield f"saves {duration(won_ns)}, more than the {lost}, because {_explain_more(causes)}"
     elif own_ns - won_ns >= least_ns and (drained or won_ns < SMALL_PART_OF_CAUSE_SHARE * own_ns):
         rest = f"the host work after {drained[0]} remains" if drained else "other work then limits the step"
-        yield f"saves only {duration(won_ns)} of the {duration(own_ns)} {owner}, because {rest}"
+        yield f"saves only {duration(won_ns)} of the {lost}, because {rest}"
 
 
 def _explain_more(causes: Sequence[str]) -> str:
@@ -494,6 +510,6 @@ def assume_no_host_time(time_ns: int, step_ns: int, alone_ns: int) -> str:
     """Say what must vanish for the bound of a call that drains the queue, and what the call alone gains."""
     bound = write_speedup(step_ns / max(step_ns - alone_ns, 1))
     return (
-        f"all {duration(time_ns)} of host time after the call disappear and the call stays; if the host time"
+        f"all {duration(time_ns)} of host time after the call disappears and the call stays; if the host time"
         f" stays and the call does not block, the bound is {bound}"
     )

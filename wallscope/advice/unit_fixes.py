@@ -34,7 +34,9 @@ def build_unit_fix(run: MeasuredRun, select_settings: Callable[[Rule], tuple[Set
         return None
     replayed_ns = job.leading[-1].replayed_step_ns
     step_ns = replayed_ns + saved_ns
-    assumption = f"comes from replaying all ranks with it like {_PEERS.get(late.unit, 'its peers')}"
+    assumption = (
+        f"comes from replaying all ranks with {named} performing like {_PEERS.get(late.unit, 'its peers')}"
+    )
     return Fix(
         id=rule.id,
         title=f"{rule.title} ({named})",

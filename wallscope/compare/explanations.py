@@ -145,7 +145,7 @@ def _graphs(base: TypicalStep, head: TypicalStep, found: Sequence[Mismatch]) -> 
             is_gone = entry.head == "none"
             side = "base" if is_gone else "head"
             delta_ns = _sum(head, _is_launching) - _sum(base, _is_launching)
-            text = f"CUDA graphs run in {side} only"
+            text = f"CUDA graphs run only in {side}"
             if delta_ns:
                 text += "; the change is that of launches on the host"
             code = f"cuda-graphs-{'gone' if is_gone else 'new'}"
@@ -179,7 +179,7 @@ def _drains(base: TypicalStep, head: TypicalStep) -> Iterator[Explanation]:
         delta_ns = head.causes.get(cause, 0) - base.causes.get(cause, 0)
         if abs(delta_ns) >= EXPLAINED_SHARE * base.step_ns:
             side = "head" if delta_ns > 0 else "base"
-            text = f"The GPU is idle after {cause.rpartition('/')[2]} in {side} only"
+            text = f"The GPU is idle after {cause.rpartition('/')[2]} only in {side}"
             yield Explanation(f"queue-drain-{'new' if delta_ns > 0 else 'gone'}", text, delta_ns, (cause,))
 
 
@@ -197,7 +197,7 @@ def _reads(base: TypicalStep, head: TypicalStep, drains: Collection[str]) -> Ite
         by_count_ns = before_ns * (counts[1] - counts[0]) / counts[0]
         if abs(change_ns) >= EXPLAINED_SHARE * base.step_ns and 2 * change_ns / by_count_ns >= 1:
             text = (
-                f"Results are read {float(counts[0]):.0f} → {float(counts[1]):.0f} times per step:"
+                f"Reads of results went from {float(counts[0]):.0f} to {float(counts[1]):.0f} per step:"
                 f" {describe_cause(cause)} {duration(before_ns)} → {duration(after_ns)}"
             )
             code = f"queue-drain-{'more' if change_ns > 0 else 'fewer'}"
@@ -221,7 +221,7 @@ def _volume(
             continue
         ratio = row.head_bytes / row.base_bytes
         if max(ratio, 1 / ratio) > MORE_VOLUME_RATIO:
-            text = f"{row.axis} communication moves {ratio:.2f}x the bytes of base"
+            text = f"{row.axis} communication moves {ratio:.2f}x as many bytes as in base"
             causes = _list_causes_of_sides(base, head, f"communication/{row.axis}/")
             yield Explanation(f"{row.axis}-volume", text, row.delta_ns, causes)
 
@@ -433,7 +433,7 @@ def _write_stalls(cause: str, base: _Stalls, head: _Stalls, delta_ns: int) -> Ex
     is_more = delta_ns > 0
     text = (
         f"Some steps stall for {describe_cause(cause)}: {_write_sides(base, head)}."
-        f" That is {duration(abs(delta_ns))} {'more' if is_more else 'less'} of the mean step"
+        f" That is {duration(abs(delta_ns))} {'more' if is_more else 'less'} per step on average"
     )
     return Explanation(f"rare-stalls-{'more' if is_more else 'fewer'}", text, delta_ns, (cause,))
 

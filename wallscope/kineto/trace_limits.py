@@ -98,14 +98,14 @@ def refuse_empty_trace(path: Path, tables: TraceTables) -> None:
         )
     if launches := _count_launches(tables):
         raise NothingToAnalyzeError(
-            f"has {plural(launches, 'kernel launch')} and no kernel ({held}{fault}):"
+            f"has {plural(launches, 'kernel launch')} but no kernel ({held}{fault}):"
             " records of the GPU were lost",
             "end the profile after torch.cuda.synchronize(), and check that this user may profile the GPU",
             str(path),
         )
     raise NothingToAnalyzeError(
         f"has no kernel, copy or fill ({held}{fault})",
-        "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU works",
+        "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU is busy",
         str(path),
     )
 

@@ -348,13 +348,13 @@ def _check_orphans(capture: Capture, orphans: pl.DataFrame, early: pl.DataFrame)
     if len(early) == len(orphans) and not is_material:
         return ()
     operations = plural(len(capture.operations), "device operation")
-    among = f"{len(orphans):,} of {operations} (together {duration(covers_ns)})"
+    among = f"{len(orphans):,} of {operations} ({duration(covers_ns)} in total)"
     if len(early) == len(orphans):
         message = f"{among} were issued before the capture began, so their calls and ranges are unknown."
-        cure = "Start the capture a step before the steps of interest, after a device synchronization."
+        cure = "Start the capture after a device synchronization, one step before the steps of interest."
     else:
-        known = f"; {len(early):,} of them were issued before the capture began" if len(early) else ""
-        message = f"{among} have no API call in the export, and therefore no range{known}."
+        known = f"; {len(early):,} of these were issued before the capture began" if len(early) else ""
+        message = f"{among} have no API call in the export, and therefore no NVTX range{known}."
         cure = "Capture fewer steps, and export without --tables and --times."
     return (Finding(FindingCode.ORPHAN_OPERATIONS, Severity.WARNING, message, cure, covers_ns=covers_ns),)
 
@@ -488,7 +488,7 @@ def _check_presence(source: Database, raw: RawRanges) -> tuple[Finding, ...]:
         message = "NVTX was not traced, so steps and phases have no names."
         return (Finding(FindingCode.NO_NVTX, Severity.WARNING, message, "Capture with --trace=cuda,nvtx."),)
     if traced:
-        message = "NVTX was traced, but the program marks no ranges, so steps and phases have no names."
+        message = "NVTX was traced, but the program has no NVTX ranges, so steps and phases have no names."
         return (Finding(FindingCode.NO_NVTX, Severity.INFO, message, _MARK_STEPS),)
     message = "The export has no NVTX ranges, so steps and phases have no names."
     return (

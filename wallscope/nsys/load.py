@@ -372,7 +372,7 @@ def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:
     calls, losses = source.row_count("CUPTI_ACTIVITY_KIND_RUNTIME"), find_loss_reasons(source)
     if launches := count_launches(source):
         raise NothingToAnalyzeError(
-            f"holds {plural(launches, 'kernel launch')} and no kernel, copy, fill or graph:"
+            f"contains {plural(launches, 'kernel launch')} but no kernel, copy, fill or graph:"
             f" records of the GPU were lost{losses.aside}",
             losses.join_cures(
                 "end the capture after a device synchronization",
@@ -382,9 +382,9 @@ def _refuse_empty(source: Database, presence: dict[str, Presence]) -> None:
         )
     what = f"no kernel, copy, fill or graph ({calls:,} CUDA API calls)" if calls else "no CUDA activity"
     raise NothingToAnalyzeError(
-        f"holds {what}{losses.aside}",
+        f"contains {what}{losses.aside}",
         losses.join_cures(
-            "capture with --trace=cuda,nvtx while the GPU works (`wallscope info` shows what is there)"
+            "capture with --trace=cuda,nvtx while the GPU is busy (`wallscope info` shows what the file has)"
         ),
         str(source.path),
     )

@@ -35,7 +35,7 @@ def describe_missing(job: Job) -> Iterator[str]:
         more = " …" if len(job.missing) > _MOST_MISSING else ""
         size = job.world_size or f"at least {job.ranks + len(job.missing)}"
         yield (
-            f"{plural(len(job.missing), 'rank')} of {size} not supplied ({named}{more}): the results cover"
+            f"{plural(len(job.missing), 'rank')} of {size} not supplied ({named}{more}), so the results cover"
             " only the others."
         )
 
@@ -94,9 +94,11 @@ def describe_repairs(job: Job, unit: str) -> str:
     named = ", then ".join(one.name for one in job.stragglers[:_MOST_NAMED])
     more = f", then {len(job.stragglers) - _MOST_NAMED} more" if len(job.stragglers) > _MOST_NAMED else ""
     if len(job.stragglers) == 1:
-        return f"With {named} like the others, the {unit} would take {duration(first.replayed_step_ns)}."
+        return (
+            f"If {named} kept up with the others, the {unit} would take {duration(first.replayed_step_ns)}."
+        )
     went = " → ".join(map(duration, chain))
-    return f"With {named}{more} like the others, the {unit} would go from {went}."
+    return f"If {named}{more} kept up with the others, the {unit} time would go from {went}."
 
 
 def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
@@ -123,7 +125,7 @@ def _describe_late_units(job: Job, unit: str) -> Iterator[str]:
 
 def describe_unknown(job: Job, unit: str) -> str:
     """Say why it is unknown what holds a job up, and which rank waits least for the others."""
-    unknown = f"What holds the job up is unknown: no {unit} could be replayed from a start of all ranks."
+    unknown = f"It is unknown what holds the job up: no {unit} could be replayed from a start of all ranks."
     waits_ns = {member.name: member.peer_wait_ns for member in job.members}
     known_ns = {name: ns for name, ns in waits_ns.items() if ns is not None}
     if len(known_ns) < max(len(waits_ns), 2):
@@ -151,8 +153,8 @@ def _describe_waits(job: Job, critical: RankWaits) -> Iterator[str]:
     most = max(job.members, key=lambda member: (member.all_wait_ns or 0, -member.place))
     if most.all_residence_ns and (most.all_wait_ns or 0) >= REPORTED_WAIT_SHARE * most.all_residence_ns:
         yield (
-            f"In the capture, {most.name} spends {duration(most.all_residence_ns)} in collectives, of which"
-            f" {duration(most.all_wait_ns or 0)} is waiting for peers"
+            f"In the capture, {most.name} spends {duration(most.all_residence_ns)} in collectives, including"
+            f" {duration(most.all_wait_ns or 0)} of waiting for peers"
             + (
                 f", while {critical.name} waits least and is {_BOUND[job.critical_wall]}."
                 if critical is not most
@@ -162,14 +164,14 @@ def _describe_waits(job: Job, critical: RankWaits) -> Iterator[str]:
     step_ns = sum(job.walls.parts())
     if not job.stragglers and step_ns and job.collectives.jitter_ns >= REPORTED_JITTER_SHARE * step_ns:
         yield (
-            f"Each rank waits for others {duration(job.collectives.jitter_ns)} per step on"
-            f" average ({percent(job.collectives.jitter_ns / step_ns)})."
+            f"On average, a rank waits {duration(job.collectives.jitter_ns)} per step"
+            f" ({percent(job.collectives.jitter_ns / step_ns)}) for other ranks."
         )
     if job.pipeline:
         worst = max(job.pipeline, key=lambda stage: (stage.bubble_share, -stage.stage))
         yield (
-            f"{plural(len(job.pipeline), 'pipeline stage')}: stage {worst.stage} waits most for the others,"
-            f" {percent(worst.bubble_share)} of its step."
+            f"Of {plural(len(job.pipeline), 'pipeline stage')}, stage {worst.stage} waits longest for the"
+            f" others: {percent(worst.bubble_share)} of its step."
         )
 
 
@@ -184,18 +186,18 @@ def _describe_unmatched(job: Job) -> Iterator[str]:
     sentence = f"{whose} could not be matched with all their peers"
     if unknown:
         more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
-        sentence += f": the waiting of {', '.join(unknown[:_MOST_NAMED])}{more} is unknown"
+        sentence += f", so it is unknown how long {', '.join(unknown[:_MOST_NAMED])}{more} waited"
     yield f"{sentence}."
 
 
 def _describe_job_walls(job: Job, critical: RankWaits) -> Iterator[str]:
     if job.dominant_wall == job.critical_wall:
-        both = f"The job, and {critical.name}, which waits least,"
-        yield f"{both} are {_BOUND[job.dominant_wall]}."
+        bound = _BOUND[job.dominant_wall]
+        yield f"The job is {bound}, and so is {critical.name}, which waits least."
     else:
         yield (
             f"The job is {_BOUND[job.dominant_wall]}, while {critical.name}, which waits least, is"
             f" {_BOUND[job.critical_wall]}."
         )
     if any(straggler.cause_wall is not None for straggler in job.stragglers):
-        yield "Time spent waiting for a late unit counts as what delays that unit."
+        yield "Time spent waiting for a late unit is attributed to what delays that unit."

@@ -75,17 +75,17 @@ def explain_lateness(late: RankSteps, others: Sequence[RankSteps], more_ns: Mapp
     cause, over_ns, usual_ns = _find_grown_cause(late, peers, wall)
     if cause is None:
         return LateReason(
-            wall, None, _REASON_OF_WALL[wall], None, f"{wall} takes longer, without a single cause"
+            wall, None, _REASON_OF_WALL[wall], None, f"{wall} takes longer, but for no single cause"
         )
     ratio = (over_ns + usual_ns) / usual_ns if usual_ns > 0 else None
     unit = late.profile.header.work.unit
-    usual = f"on its other {unit}s" if peers[0].profile is late.profile else "peers"
+    usual = f"on its other {unit}s" if peers[0].profile is late.profile else "its peers"
     return LateReason(
         wall,
         cause,
         _REASON_OF_WALL[wall],
         ratio,
-        f"{duration(over_ns)} more {describe_cause(cause)} per {unit} than {usual}",
+        f"it has {duration(over_ns)} more {describe_cause(cause)} per {unit} than {usual}",
         over_ns,
     )
 
@@ -167,7 +167,7 @@ def _explain_compute(late: RankSteps, others: Sequence[RankSteps]) -> LateReason
         )
         return LateReason(Wall.COMPUTE, cause, Reason.MORE_TOKENS, expert, sentence, round(over_ns))
     if ratio is None:
-        sentence = "its kernels take time, and the same kernels of its peers take none"
+        sentence = "its kernels take time, while the same kernels of its peers take none"
         return LateReason(Wall.COMPUTE, cause, Reason.UNKNOWN, None, sentence, round(over_ns))
     uneven = _unevenness(alike, ratio)
     if uneven <= SLOWED_ALIKE_SHARE:

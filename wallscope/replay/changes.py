@@ -414,7 +414,7 @@ class Changes:
             beside_ns += int(covered_ns(others, Spans(start_ns[changed], end_ns[changed])).sum())
         if beside_ns > (SIDE_BY_SIDE_RATIO - 1) * int((end_ns - start_ns)[changes].sum()):
             yield (
-                "kernels that overlap these take as long as in the capture: how much they slow each other is"
+                "kernels that overlap these take as long as in the capture, because their mutual slowdown is"
                 " unknown"
             )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from wallscope.advice.condition_words import join_words
 from wallscope.attribution.prepared import Trace
 from wallscope.finding_texts import make_finding
 from wallscope.model.analysis import Anchor, CrossCheck, DroppedStep, Rank
@@ -70,10 +71,10 @@ def _cross_check(division: Steps) -> CrossCheck | None:
     return CrossCheck("kernel-sequence", division.check, agrees=agrees)
 
 
-MARK_STEPS = "Mark steps with NVTX, or name a range: --step-range REGEX."
+MARK_STEPS = "Mark the steps with NVTX, or pass --step-range REGEX."
 _GUESSED = {
     "kernel-sequence": "each {window} is one repetition of the kernel sequence",
-    "optimizer": "{window}s are taken to begin after bursts of optimizer kernels",
+    "optimizer": "a {window} is assumed to begin after each burst of optimizer kernels",
 }
 
 _MOST_NAMED = 3
@@ -137,10 +138,11 @@ def _name_ranges(recurring: tuple[tuple[str, int], ...]) -> str:
     """Return the part of a finding that lists ranges that may be steps; empty if there are none.
 
     >>> _name_ranges((("token_#", 64), ("request", 3)))
-    ' Ranges that recur in the capture: token_# (64 times), request (3 times).'
+    ' The capture has recurring ranges: token_# (64 times) and request (3 times).'
     """
-    named = ", ".join(f"{name} ({plural(count, 'time')})" for name, count in recurring)
-    return f" Ranges that recur in the capture: {named}." if named else ""
+    named = join_words([f"{name} ({plural(count, 'time')})" for name, count in recurring], "and")
+    kind = "a recurring range" if len(recurring) == 1 else "recurring ranges"
+    return f" The capture has {kind}: {named}." if named else ""
 
 
 def _no_steps(ranks: tuple[Rank, ...], selection: Selection, others: str) -> tuple[Finding, ...]:
@@ -150,7 +152,7 @@ def _no_steps(ranks: tuple[Rank, ...], selection: Selection, others: str) -> tup
         else f" on the ranks of {_spell_selection(selection, 'rank', 'device')}"
     )
     if selection.time_ns is None:
-        window = "the whole capture is one window, including start-up and the time between steps"
+        window = "the whole capture is analyzed as one window, start-up and time between steps included"
     else:
         window = f"the time of {_spell_selection(selection, 'time')} is analyzed as one window"
     return (
@@ -176,7 +178,7 @@ def _guessed(anchor: Anchor, others: str) -> Iterator[Finding]:
     said = f"No range marks the steps. {capitalize(_GUESSED[anchor.kind].format(window=anchor.window))}"
     if anchor.kind == "kernel-sequence":
         is_unsure = anchor.unit == "window"
-        said += ": a whole step or only a layer" if is_unsure else ", which contains several layers"
+        said += ", either a whole step or only a layer" if is_unsure else ", which contains several layers"
     severity = Severity.WARNING if anchor.kind == "kernel-sequence" else Severity.INFO
     yield make_finding(
         FindingCode.UNMARKED_STEPS, severity=severity, cure=MARK_STEPS, said=said, others=others
@@ -194,13 +196,13 @@ def _disagreement(anchor: Anchor) -> Iterator[Finding]:
     check = anchor.cross_check
     if check is None or check.agrees:
         return
-    says = "Bursts of optimizer kernels give" if anchor.kind == "optimizer" else "The ranges give"
+    says = "Bursts of optimizer kernels suggest" if anchor.kind == "optimizer" else "The ranges suggest"
     is_named = anchor.kind == "user"
     yield make_finding(
         FindingCode.ANCHORS_DISAGREE,
         cure="Check that --step-range matches each step once."
         if is_named
-        else "Name the range that is a step: --step-range REGEX.",
+        else "Select the range that marks a step: --step-range REGEX.",
         marker=says,
         steps=plural(anchor.steps, "step"),
         times=plural(check.steps, "time"),
@@ -263,7 +265,7 @@ def _list_extremes(lengths_ns: list[int]) -> str:
 
 def _name_marker(anchor: Anchor) -> str:
     if anchor.inner is None:
-        return f"too few to show how much {anchor.window}s vary"
+        return f"which is too few to show how much {anchor.window}s vary"
     return f"so variation is estimated from the {plural(anchor.inner.count, anchor.inner.unit)} inside"
 
 
@@ -310,9 +312,9 @@ def _unmatched(ranks: tuple[Rank, ...], may_communicate: str | None, window: str
         else (f"{len(kernels):,} kernels with unrecognized names together take")
     )
     taken = (
-        f"{'counts' if is_one else 'count'} as compute, because the capture shows only one rank and device."
+        f"{'counts' if is_one else 'count'} as compute, because the capture has only one rank and device."
         if may_communicate is None
-        else f"may compute or communicate, because the capture has peers ({may_communicate})."
+        else f"may compute or communicate, because this rank has peers ({may_communicate})."
     )
     yield make_finding(
         FindingCode.UNMATCHED_KERNELS,
@@ -443,9 +445,9 @@ def _unresolved_waits(rank: Rank, waits: Dependencies, capture: Capture, whole: 
     open_ns = sum(entry.typical_ns for entry in rank.causes if entry.cause.endswith("/unresolved"))
     has_numbers = capture.events["event_sync"].drop_nulls().len() > 0
     share = percent(open_ns / max(rank.typical.step_ns, 1))
-    effect = f"but all of the time in the {whole} has a known cause"
+    effect = f"but all of the {whole} is accounted for"
     if open_ns:
-        effect = f"so {duration(open_ns)} of the {whole} ({share}) has no known cause"
+        effect = f"so {duration(open_ns)} of the {whole} ({share}) is unexplained"
     # Since 2025.5 nsys writes which record of an event a wait refers to (eventSyncId).
     cure = "" if has_numbers else "Capture with nsys 2025.5 or later and --cuda-event-trace=true."
     yield make_finding(
@@ -477,7 +479,7 @@ def _unattributed(rank: Rank, codes: set[str], whole: str) -> Iterator[Finding]:
         time=duration(open_ns),
         whole=whole,
         share=percent(open_ns / step_ns),
-        causes=", ".join(describe_cause(entry.cause) for entry in unreported),
+        causes=join_words([describe_cause(entry.cause) for entry in unreported], "and"),
     )
 
 
@@ -491,7 +493,7 @@ def _one_rank(rank: Rank, trace: Trace, whole: str) -> Iterator[Finding]:
         return
     is_chosen = selection.rank is not None or selection.device is not None or trace.left_out > 0
     world = capture.world_size
-    counted = "one rank" if world is None or world <= 1 else f"1 of {world} ranks"
+    counted = "only one rank" if world is None or world <= 1 else f"only 1 of {world} ranks"
     yield make_finding(
         FindingCode.ONE_RANK,
         "waits" if waiting_ns else "",
@@ -515,13 +517,13 @@ def _unfaithful(account: RankSummary, anchor: Anchor) -> Iterator[Finding]:
     unit = anchor.unit
     text = (
         (
-            f"No {unit} could be replayed, because the calls that issue the work at its edges are unknown. So"
-            " there are no upper bounds."
+            f"No {unit} could be simulated, because the calls that issue the work at its edges are unknown."
+            " There are therefore no upper bounds."
         )
         if ceilings.error is None
         else (
-            f"The replay of {plural(ceilings.step_count, unit)} differs by {percent(ceilings.error)} from"
-            " the capture, which is too much to give upper bounds."
+            f"The simulation of {plural(ceilings.step_count, unit)} differs from the capture by"
+            f" {percent(ceilings.error)}, which is too much to give upper bounds."
         )
     )
     yield Finding(FindingCode.REPLAY_UNFAITHFUL, Severity.INFO, text)

@@ -39,9 +39,11 @@ _COMPUTE_COLUMN, _COMMUNICATION_COLUMN, _HOST_COLUMN, _UNATTRIBUTED_COLUMN = (
 
 _WITHOUT_CALLS = {
     "compute": "so short gaps between kernels count as compute",
-    "host": "so the host may have waited for calls that are not in the export",
+    "host": "so the host may have waited for calls that the export lacks",
 }
-_WAITS_UNKNOWN = "so what the GPU waited for is partly unknown"
+_WAITS_UNKNOWN = "so it is partly unknown what the GPU waited for"
+_BOUND = {"mixed": "not limited by a single wall", "unknown": "limited by an unknown wall"}
+"""What steps are, where no wall is the largest loss."""
 
 
 def diagnose(
@@ -122,7 +124,7 @@ def judge_confidence(
     at_risk = inferred_share + unresolved_share
     doubts = [*_list_doubts(decision, account), *_describe_few_steps(account, at_risk)]
     if covered_share is not None and covered_share < HIGH_CONFIDENCE_COVERED_SHARE:
-        doubts.append(f"the steady repetitions cover only {percent(covered_share)} of the GPU's time")
+        doubts.append(f"the analysis covers only {percent(covered_share)} of the GPU's time")
     level: ConfidenceLevel = "high"
     is_unnamed = _has_no_names(account) and _may_communicate(decision, account)
     is_open = decision.dominant == "unknown" or is_incomplete or is_unnamed
@@ -133,7 +135,7 @@ def judge_confidence(
     reasons = [
         f"{percent(inferred_share)} of the time depends on waits inferred from timing"
         if inferred_share > 0
-        else "no waits had to be inferred",
+        else "no wait was inferred from timing",
         _describe_open_time(account, typical),
     ]
     if is_incomplete:
@@ -148,13 +150,11 @@ def _describe_open_time(account: RankSummary, typical: str) -> str:
     total_ns = sum(one.typical_ns for one in opened)
     if not total_ns:
         is_any = bool(account.unresolved[:, :3].any())
-        return (
-            f"all of the time in the {typical} has a known cause" if is_any else "all time has a known cause"
-        )
+        return f"all of the {typical if is_any else 'time'} is accounted for"
     share = f"{percent(total_ns / rank.typical.step_ns)} of the {typical}"
     if len(opened) == 1:
-        return f"{share} is {describe_cause(opened[0].cause)}"
-    return f"{share} has no known cause"
+        return f"{share} goes to {describe_cause(opened[0].cause)}"
+    return f"{share} is unexplained"
 
 
 def _median_share(time_ns: Times, walls: Times) -> float:
@@ -167,7 +167,7 @@ def _describe_few_steps(account: RankSummary, median_share: float) -> Iterator[s
     open_ns = int(account.inferred.sum() + account.unresolved[:, :3].sum())
     share = open_ns / max(int(account.walls.sum()), 1)
     if median_share <= HIGH_CONFIDENCE_SHARE + SHARE_ROUNDING < share:
-        yield f"with the slowest steps, {percent(share)} of all time is inferred or has an unknown cause"
+        yield f"counting the slowest steps, {percent(share)} of all time is inferred or unexplained"
 
 
 def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
@@ -181,33 +181,33 @@ def _list_doubts(decision: Decision, account: RankSummary) -> Iterator[str]:
         yield "no step is steady, so shares cover all captured time"
     whole = account.walls.sum(axis=0, keepdims=True), account.unresolved.sum(axis=0, keepdims=True)
     if (mean_wall := find_dominant_wall(*whole)) != decision.dominant:
-        wall = "no single wall" if mean_wall == "mixed" else f"another wall ({mean_wall})"
-        yield f"the mean step has {wall}"
+        yield f"the mean step is {_BOUND.get(mean_wall, f'{mean_wall}-bound')}, unlike the median step"
     if find_overall_wall(account.rank) not in {None, decision.dominant}:
-        yield f"most of the capture precedes the steps, whose own wall is {decision.dominant}"
+        bound = _BOUND.get(decision.dominant, f"{decision.dominant}-bound")
+        yield f"most of the capture precedes the steps, which are {bound} themselves"
     if account.hides_recompute and decision.dominant == "compute":
         yield "no range marks the backward pass, so any recomputed activations count as compute"
     if _may_communicate(decision, account):
         share = _median_share(account.unrecognized, account.walls)
         yield (
-            f"{decision.dominant} is not the wall if the kernels with unrecognized names ({percent(share)})"
+            f"the verdict changes if kernels with unrecognized names ({percent(share)} of the time)"
             " communicate"
         )
     if account.lacks_calls:
         yield f"launch calls are missing, {_WITHOUT_CALLS.get(decision.dominant, _WAITS_UNKNOWN)}"
     if _rests_on(decision, account, account.blocked):
         share = _median_share(account.blocked, account.walls)
-        yield f"{percent(share)} is in calls that were blocked for a reason that is not in the export"
+        yield f"{percent(share)} of the time is spent in calls that were blocked for an unrecorded reason"
     if _rests_on(decision, account, account.beside):
         share = _median_share(account.beside, account.walls)
         yield (
-            f"{percent(share)} is host time outside CUDA calls while other threads are in calls, and only"
-            " system calls (`--trace=osrt`) would show whether it waits for them"
+            f"{percent(share)} of the time is host time outside CUDA calls while other threads are in calls,"
+            " and only system calls (`--trace=osrt`) would show whether it waits for them"
         )
     if _rests_on(decision, account, account.unseen):
         share = _median_share(account.unseen, account.walls)
-        waited = f"{percent(share)} is spent waiting for a lock"
-        yield f"{waited}, and no thread with CUDA calls is seen to release it"
+        waited = f"{percent(share)} of the time is spent waiting for a lock"
+        yield f"{waited}, and the capture shows no thread with CUDA calls releasing it"
     yield from _list_recording_doubts(decision, account)
 
 
@@ -234,7 +234,7 @@ def _list_recording_doubts(decision: Decision, account: RankSummary) -> Iterator
     if account.profiled.any():
         yield "the step takes longer with the profiler than without it"
     if decision.dominant == "host" and account.is_slowed_by_profiler:
-        yield "the profiler slowed the host"
+        yield "the profiler slowed down the host"
 
 
 def _without_profiler(account: RankSummary) -> RankSummary:

@@ -90,7 +90,7 @@ def _build_full_analysis(analysis: Analysis, rank: Rank) -> Iterator[Section | G
         (f"memory pressure {describe_pressure(pressure)}{evidence}",) if pressure.level != "unknown" else ()
     )
     if diagnosis.confidence is not None:
-        lines = (f"confidence {describe_confidence(analysis, has_caveats=False)}", *lines)
+        lines = (describe_confidence(analysis, has_caveats=False), *lines)
     yield Section("answers", "", "", (Items(tuple(map(_write_answer, told.answers[1:]))),))
     sections = {one.key: one for one in build_sections(Report(analysis, (), ()))}
     answer, walls, *causes = unfold_section(sections.pop("causes"))

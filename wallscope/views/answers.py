@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from wallscope import units
-from wallscope.advice.evidence import describe_questions, describe_remaining_shares
+from wallscope.advice.evidence import describe_assumed_shares, describe_questions
 from wallscope.model.analysis import Analysis, CauseTime, Rank
 from wallscope.model.capture import Severity
 from wallscope.model.cause_catalogue import describe_cause
@@ -70,11 +70,13 @@ def _answer_wall(analysis: Analysis, basis: TimeBasis) -> KeyAnswer:
         peak = write_peak_share(_find_ledger(analysis))
         lines += [f"Kernels run {peak}."] if peak else []
         lines.append(
-            f"Largest other loss: {loss}, {units.percent(share)}." if share else "No other wall loses time."
+            f"The largest other loss is {loss}: {units.percent(share)}."
+            if share
+            else "No other wall loses time."
         )
     elif basis.kind == "median" and diagnosis.led_steps is not None and diagnosis.steady_steps:
         counted = units.plural(diagnosis.steady_steps, f"steady {analysis.anchor.unit}")
-        lines.append(f"Largest loss on {diagnosis.led_steps} of {counted}.")
+        lines.append(f"This is the largest loss in {diagnosis.led_steps} of {counted}.")
     head = f"{wall.capitalize()} {units.percent(basis.share(wall))}"
     return KeyAnswer(label, head, tuple(lines), "causes", wall)
 
@@ -94,7 +96,9 @@ def _answer_cause(analysis: Analysis, rank: Rank, basis: TimeBasis) -> KeyAnswer
         told, late = describe_late_unit(analysis.job, unit), analysis.job.stragglers[0]
         return KeyAnswer(label, units.capitalize(name_leading(analysis.job)), (told,), "job", late.cause_wall)
     if basis.kind == "whole":
-        return KeyAnswer(label, f"Work before the first {unit}", ("Most of the wall lies there.",), "causes")
+        return KeyAnswer(
+            label, f"Work before the first {unit}", ("Most of the lost time is there.",), "causes"
+        )
     found = rank.speed_of_light if dominant == Wall.COMPUTE and basis.kind != "job" else None
     if found is not None and has_lines(found) and (row := find_largest_loss(found)) is not None:
         notes = (f"{units.capitalize(row.note)}.",) if row.note else ()
@@ -135,7 +139,7 @@ def _list_own_causes(rank: Rank, dominant: str) -> list[CauseTime]:
 def _locate_host_time(rank: Rank, dominant: str) -> Iterator[str]:
     place = None if rank.host_details is None else rank.host_details.range
     if dominant == Wall.HOST and place is not None:
-        yield f"Mostly in the range {visible(place.name, most=_LONGEST_RANGE)}."
+        yield f"Most of it is spent in the range {visible(place.name, most=_LONGEST_RANGE)}."
 
 
 def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequence[Card]) -> KeyAnswer:
@@ -154,7 +158,7 @@ def _answer_action(analysis: Analysis, rank: Rank, basis: TimeBasis, cards: Sequ
     named = find_named_cause(analysis, rank, basis)
     cures = [one.cure for one in analysis.capture.findings if one.code == FindingCode.NO_STEPS and one.cure]
     if cures and not any(named in one.fix.causes for one in cards):
-        why = "No fix is known for the cause named above, only for smaller losses."
+        why = "No fix is known for the cause above, only for smaller losses."
         return KeyAnswer(label, "Mark the steps, then capture again", (why, *cures))
     card, lines = cards[0], []
     if card.unmet:
@@ -188,9 +192,9 @@ def point_to_fix(cause: str, cards: Sequence[Card]) -> Iterator[str]:
         return
     found = next((number for number, card in enumerate(cards, start=1) if cause in card.fix.causes), None)
     if found is None:
-        yield "This fix is for another cause: no fix is known for the cause named above."
+        yield "This fix addresses another cause; no fix is known for the cause above."
     else:
-        yield f"This fix is for another cause: recommendation {found} is for the cause named above."
+        yield f"This fix addresses another cause; recommendation {found} addresses the cause above."
 
 
 def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -> KeyAnswer:
@@ -198,7 +202,7 @@ def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -
     label = "Speedup" if cards and is_estimate(cards[0].fix) else "Upper bound"
     if find_dominant(analysis) == "unknown":
         has_bars = any(card.after_share is not None for card in cards)
-        partly = "The recommendations below have bounds for time with a known cause."
+        partly = "The bounds of the recommendations below cover only the time whose cause is known."
         return KeyAnswer(label, "Not known", (partly if has_bars else "A bound needs a known wall.",))
     if cards and cards[0].after_share is not None:
         card = cards[0]
@@ -206,7 +210,7 @@ def _answer_bound(analysis: Analysis, basis: TimeBasis, cards: Sequence[Card]) -
         bar = (card.before, card.after, card.after_share or 1.0)
         lines = (*_state_assumption(card), *((after,) if card.next_wall else ()))
         if basis.kind == "whole":
-            lines = (f"Of the {analysis.anchor.typical}, not of the whole capture.", *lines)
+            lines = (f"This applies to the {analysis.anchor.typical}, not to the whole capture.", *lines)
         return KeyAnswer(label, card.badge, lines, "upper-bound", predicted=bar)
     if cards and (worth := write_worth(cards[0].fix)):
         lines = (f"{cards[0].assumes}.",) if cards[0].assumes else ()
@@ -223,7 +227,7 @@ def _state_assumption(card: Card) -> Iterator[str]:
     questions = () if card.fix.replay is None else card.fix.replay.questions
     assumed = [one for one in questions if one.kind == "scale" and one.share]
     if assumed:
-        yield f"Assumes {describe_remaining_shares(assumed)}."
+        yield f"{units.capitalize(describe_assumed_shares(assumed))}."
     elif questions:
         yield f"{units.capitalize(describe_questions(questions))}."
     elif card.fix.assumption:
@@ -248,17 +252,18 @@ def _explain_no_bound(analysis: Analysis, cards: Sequence[Card]) -> str:
     """Say why the first action has no upper bound."""
     replay = analysis.replay
     if analysis.anchor.kind == "whole-trace":
-        return "A bound needs a replay of two steps, and fewer were found. Mark the steps to get a bound."
+        return "A bound needs a replay of two steps, but fewer were found. Mark the steps to get a bound."
     if replay is not None and replay.refused is not None:
         return f"No replay: {replay.refused}."
-    return "The replay cannot show this change." if cards else "No recommendation can be replayed."
+    return "The replay cannot simulate this change." if cards else "No recommendation can be replayed."
 
 
 def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> KeyAnswer:
     """Give the confidence in the wall, and what is uncertain."""
     sure, label = analysis.diagnosis.confidence, "How sure"
     if find_dominant(analysis) == "unknown":
-        text = f"The measured times hold. Uncertain: which wall limits the {analysis.anchor.window}."
+        unit = analysis.anchor.window
+        text = f"The measured times are valid, but it is uncertain which wall limits the {unit}."
         return KeyAnswer(label, "No verdict", (text,), "sure", tone="warn")
     doubts, found = [one.doubt for one in facts if one.doubt], find_doubts(analysis, rank)
     gravest = [one for one in found[:1] if one.severity is Severity.ERROR or not doubts]
@@ -267,9 +272,9 @@ def _answer_sureness(analysis: Analysis, rank: Rank, facts: Sequence[Fact]) -> K
     limits += [f"Uncertain: {'; '.join(shown)}."] if shown else []
     check = analysis.replay.check if analysis.replay and analysis.replay.refused is None else None
     error = check.error_median if check else None
-    checked = () if error is None else (f"Replay error {units.percent(error)}.",)
+    checked = () if error is None else (f"The replay error is {units.percent(error)}.",)
     level = "unknown" if sure is None else sure.level
     limits = limits or ["No finding limits the verdict."]
-    lines = ("It applies to the verdict and the time breakdown.", *checked, *limits)
+    lines = ("This applies to the verdict and the time breakdown.", *checked, *limits)
     tone: Literal["ok", "warn"] = "ok" if level == "high" else "warn"
     return KeyAnswer(label, f"{level.capitalize()} confidence", lines, "sure", tone=tone)

@@ -339,9 +339,7 @@ def list_curable_findings(name: str, curable: tuple[Finding, ...], *, has_marks:
     `has_marks` says that there are flags below, and marks on those that cure the others.
     """
     what = (
-        "limits that another capture would remove"
-        if curable
-        else "no limit that another capture would remove"
+        "limits that a new capture would remove" if curable else "no limit that another capture would remove"
     )
     head = Lines(((Span(f"{name}: {what}", "strong"),),))
     rows: list[tuple[Line, ...]] = []

@@ -454,7 +454,7 @@ def _judge_replay(analysis: Analysis) -> Fact:
         return Fact("No replay", f"{units.capitalize(reason)}.", target, "warn", doubt)
     error = replay.check.error_median
     if error is None:
-        text = f"One {analysis.anchor.unit} alone gives nothing to test the replay on."
+        text = f"A single {analysis.anchor.unit} is not enough to test the replay."
         return Fact("Replay error unknown", text, target, "warn", "the replay error is unknown")
     operations, unit = units.number(replay.operations), analysis.anchor.unit
     text = (
@@ -473,7 +473,7 @@ def _judge_coverage(analysis: Analysis) -> Fact:
     size = capture.world_size or supplied
     has_communication = any(rank.communication.operations for rank in analysis.ranks)
     if size > supplied and has_communication:
-        text = "Transfer time and waiting for peers cannot be separated without the other ranks."
+        text = "Without the other ranks, transfer time cannot be separated from waiting for peers."
         doubt = f"transfer time and waiting for peers, with {supplied} of {size} ranks captured"
         return Fact(f"{supplied} of {size} ranks", text, "word-unsplit", "warn", doubt)
     if capture.findings:

@@ -56,9 +56,9 @@ def _answer_cause_of_change(comparison: Comparison) -> KeyAnswer:
     if comparison.verdict == "incomparable":
         return KeyAnswer(label, "Unknown", ("The sides cannot be compared.",), "changed")
     if find_leading_wall(comparison) is None:
-        line = "No change is large enough."
+        line = "No change is large enough to be a cause."
         if named.cause:
-            line = f"Largest change, perhaps chance: {named.text}, {amount}."
+            line = f"The largest change may be chance: {named.text}, {amount}."
         return KeyAnswer(label, "Unknown", (line,), "changed")
     grade = grade_leading_cause(comparison)
     label = "One part that changed" if comparison.verdict == "inconclusive" else label
@@ -80,7 +80,7 @@ def _answer_next_step(comparison: Comparison) -> KeyAnswer:
         is_named = find_leading_wall(comparison) is not None
         head = "Undo the change, or remove its cause" if is_named else "Undo the change, or find its cause"
         ceiling = units.write_ceiling(comparison.step.compared_ratio)
-        lines = [*([first] if first else []), f"Undoing it gains {ceiling}."]
+        lines = [*([first] if first else []), f"Undoing it would gain {ceiling}."]
         return KeyAnswer(label, head, tuple(lines), command=command)
     step = next(_list_captures_to_add(comparison), None)
     if step is None:
@@ -96,7 +96,7 @@ def _describe_rest(comparison: Comparison) -> tuple[str, ...]:
         return ("The page of head has its own recommendations.",)
     bound = units.write_ceiling(step.head_ns / compute_ns)
     ends = units.join_ends(units.duration(step.head_ns), units.duration(compute_ns), " \N{RIGHTWARDS ARROW} ")
-    return (describe_head(comparison), f"With its compute alone: {ends}, {bound}.")
+    return (describe_head(comparison), f"If only its compute remained: {ends}, {bound}.")
 
 
 def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
@@ -106,7 +106,7 @@ def _answer_sureness_of_change(comparison: Comparison) -> KeyAnswer:
     low, high = step.compared_low, step.compared_high
     if step.replication != "same" and low is not None and high is not None:
         change = words.write_ratio_of_change(step)
-        lines.append(f"Change {change}, 95 % CI {words.write_interval(low, high)}.")
+        lines.append(f"The change is {change}, 95 % CI {words.write_interval(low, high)}.")
     doubts = []
     if step.replication == "same":
         doubts.append("both sides are the same capture")

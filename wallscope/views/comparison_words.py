@@ -60,10 +60,10 @@ def describe_change(comparison: Comparison) -> str:
             for entry in comparison.mismatches
             if entry.severity == "incomparable"
         ]
-        return f"{'; '.join(reasons)}. So there is no verdict. To compare the runs anyway, add --override."
-    step = comparison.step
+        refused = "There is therefore no verdict. To compare the runs anyway, add --override."
+        return f"{'; '.join(reasons)}. {refused}"
     return (
-        f"{_describe_interval(step)}{_describe_throughput(comparison)}{_describe_cause(comparison)}"
+        f"{_describe_interval(comparison)}{_describe_throughput(comparison)}{_describe_cause(comparison)}"
         f"{_describe_peak_shares(comparison)}"
     ).strip()
 
@@ -115,15 +115,17 @@ def name_basis_of_change(comparison: Comparison) -> str:
     return f"the {f'{step.compared} ' if window != 'capture' else ''}{unit}{per}"
 
 
-def _describe_interval(step: StepChange) -> str:
+def _describe_interval(comparison: Comparison) -> str:
     """Write the change in ns and in per cent, with its interval."""
+    step = comparison.step
     if step.replication == "same":
         return ""
     change = units.signed_duration(step.change_ns)
+    changed = f"{units.capitalize(name_basis_of_change(comparison))} changed by {change}"
     low, high = step.compared_low, step.compared_high
     if low is None or high is None:
-        return f"Change: {change} ({write_ratio_of_change(step)}, no confidence interval)."
-    return f"Change: {change} ({write_ratio_of_change(step)}, 95 % CI {write_interval(low, high)})."
+        return f"{changed} ({write_ratio_of_change(step)}, no confidence interval)."
+    return f"{changed} ({write_ratio_of_change(step)}, 95 % CI {write_interval(low, high)})."
 
 
 def write_ratio_of_change(step: StepChange) -> str:
@@ -143,7 +145,7 @@ def _describe_throughput(comparison: Comparison) -> str:
         return ""
     rates = [step.tokens * 1e9 / ns for ns in (step.base_ns, step.head_ns)]
     change = units.signed_percent(rates[1] / rates[0] - 1)
-    return f" Throughput: {rates[0]:,.0f} → {rates[1]:,.0f} tokens/s ({change})."
+    return f" Throughput went from {rates[0]:,.0f} to {rates[1]:,.0f} tokens/s ({change})."
 
 
 def _describe_cause(comparison: Comparison) -> str:
@@ -163,8 +165,8 @@ def _describe_cause(comparison: Comparison) -> str:
             is_said = describe_doubt(comparison) == _NO_MORE_THAN_RUNS
             doubt = "" if is_said else f" The {largest.wall} time of {_LIKE_RUNS}."
             doubt = _ONE_OF_WALLS if _excludes_zero(largest.low_ns, largest.high_ns) else doubt
-            return f" Largest change between these two captures: {named}.{doubt}"
-        return f" Largest change (uncertain): {named}."
+            return f" The largest change between these two captures is {named}.{doubt}"
+        return f" The largest change, although uncertain, is {named}."
     grade = grade_leading_cause(comparison)
     if comparison.verdict == "inconclusive":
         return f" One part {_CHANGED_PART[grade]}: {named}."
@@ -177,7 +179,7 @@ def _describe_cause(comparison: Comparison) -> str:
     ]
     if against:
         changes = ", ".join(f"{row.wall} {units.signed_duration(row.delta_ns)}" for row in against)
-        text += f". In the other direction: {changes}"
+        text += f". Other walls changed in the opposite direction: {changes}"
     settling = "" if grade == Grade.SURE else f" {units.capitalize(describe_settling(comparison))}."
     return f"{text}.{settling}"
 
@@ -315,7 +317,8 @@ def describe_sureness(comparison: Comparison) -> str:
             f"{units.plural(count, unit)} of {units.plural(runs, 'run')}" for count, runs in sides
         )
     if step.replication == "none" or step.minimum_detectable_ratio is None:
-        return f"{counted}: too few to distinguish a change from chance."
+        return f"The comparison rests on {counted}, too few to distinguish a change from chance."
+    counted = f"The comparison rests on {counted}"
     counted += _describe_uneven_steps(comparison)
     is_seen = step.replication == "runs" and step.run_noise_source == "runs"
     known = "" if is_seen else f" {_describe_noise(step)}"
@@ -337,7 +340,7 @@ def _describe_uneven_steps(comparison: Comparison) -> str:
     )
     if step.compared == "mean":
         return f"{uneven}. Slow {unit}s decide, so the mean of all is compared"
-    return f"{uneven}, so the typical {unit} is the mean of the middle half" if uneven else ""
+    return f"{uneven}, so the typical {unit} is the interquartile mean" if uneven else ""
 
 
 def _describe_detectable(comparison: Comparison, ratio: float) -> str:
@@ -345,7 +348,7 @@ def _describe_detectable(comparison: Comparison, ratio: float) -> str:
     if comparison.verdict in {"regression", "improvement"}:
         return ""
     ends = units.signed_percent(ratio - 1), units.signed_percent(1 / ratio - 1)
-    return f" Four of five such comparisons would detect a change of {ends[0]} or {ends[1]}."
+    return f" Such a comparison has an 80 % chance of detecting a change of {ends[0]} or {ends[1]}."
 
 
 def describe_doubt(comparison: Comparison) -> str:
@@ -387,9 +390,9 @@ def _describe_noise(step: StepChange) -> str:
         if ends[0] != ends[1] and is_new:
             alone = f" Without this noise, the 95 % CI from these steps is {interval}."
     return (
-        f"{lead}: the step of a run may be off by up to {off}."
+        f"{lead}: the step time of a run may be off by up to {off}."
         " For communication, memory and host time, a standard deviation of"
-        f" {100 * ASSUMED_NOISE_RATIO:.0f} % each is assumed.{alone}"
+        f" {100 * ASSUMED_NOISE_RATIO:.0f} % is assumed for each.{alone}"
     )
 
 
@@ -442,7 +445,7 @@ def list_explanations(comparison: Comparison) -> tuple[tuple[int | None, str], .
         if entry not in hidden
     ]
     found += [
-        (row.delta_ns, f"Not explained by anything recorded: {_describe_unexplained(comparison, row)}")
+        (row.delta_ns, f"Nothing that was recorded explains {_describe_unexplained(comparison, row)}")
         for row in find_unexplained_causes(comparison)
     ]
     sign = 1 if comparison.step.head_ns >= comparison.step.base_ns else -1

@@ -123,8 +123,8 @@ def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
     """Say by what steps were found."""
     if anchor.name:
         kind = "NVTX range" if profiler is Profiler.NSYS else "range"
-        return f"{kind} {visible(shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
-    return "ended by optimizer kernels" if anchor.kind == "optimizer" else "repeating kernels"
+        return f"marked by the {kind} {visible(shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
+    return "ended by optimizer kernels" if anchor.kind == "optimizer" else "found by repeating kernels"
 
 
 def _count_ranks_and_processes(analysis: Analysis) -> str:
@@ -181,7 +181,8 @@ def _build_recommendations(analysis: Analysis, rank: Rank, told: Statement) -> S
         steps_ns = sum(step.end_ns - step.start_ns for step in rank.steps)
         taken = f"{units.duration(steps_ns)} of the {units.duration(told.basis.total_ns)} capture"
         unit = analysis.anchor.unit
-        rows.append(("", (Span(f"The bounds are for one {unit}, and all {unit}s take {taken}.", "dim"),), ""))
+        limit = f"These bounds are for one {unit}; all {unit}s together take {taken}."
+        rows.append(("", (Span(limit, "dim"),), ""))
     for describe in (describe_unaddressed_compute, describe_unaddressed_loss):
         if unaddressed := describe(analysis, rank):
             rows.append(("", unaddressed, ""))
@@ -214,11 +215,13 @@ def _explain_no_fixes(analysis: Analysis, rank: Rank, told: Statement) -> Iterat
     """Say that no fix is known, and which causes take most."""
     least_ns = SHOWN_LOSS_SHARE * rank.typical.step_ns
     lost = [entry for entry in rank.causes if entry.wall in LOSSES and entry.typical_ns > least_ns]
-    text = "None: no known fix applies."
+    text = "No known fix applies to this capture."
     if told.dominant == "unknown":
-        text = "None: the wall is unknown. First capture what is missing (see Next)."
-    unaddressed = describe_unaddressed_compute(analysis, rank)
-    yield Lines(tuple(filter(None, (unaddressed, text + (" The largest losses:" if lost else "")))))
+        text = (
+            "Nothing can be recommended until the wall is known. Capture the missing data first (see Next)."
+        )
+    unaddressed, losses = describe_unaddressed_compute(analysis, rank), " These are the largest losses:"
+    yield Lines(tuple(filter(None, (unaddressed, text + (losses if lost else "")))))
     if lost:
         columns = (
             Column("margin", "", value=lambda _: ""),
@@ -243,10 +246,10 @@ def _list_run_facts(analysis: Analysis, rank: Rank, told: Statement) -> Iterator
         "Overlap": [*told.overlap],
         "Throughput": [*told.throughput],
         "GPU memory": [
-            (Span(f"pressure {describe_pressure(pressure)}{evidence}", "warning"),),
+            (Span(f"Memory pressure is {describe_pressure(pressure)}{evidence}", "warning"),),
             (Span(f"{relief} " if command else relief, "dim"), Span(command, "setting")),
         ],
-        "Confidence": [describe_confidence(analysis), *list_caveats(analysis, rank, is_brief=is_full)],
+        "How sure": [describe_confidence(analysis), *list_caveats(analysis, rank, is_brief=is_full)],
     }
     if pressure.level != "high":
         facts["GPU memory"].clear()
@@ -261,23 +264,32 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
     if analysis.anchor.kind == "whole-trace":
         return
     unit = analysis.anchor.window
-    marker = _name_anchor(analysis.anchor, analysis.inputs[0].profiler)
-    counted = f"Steady: {len(steady)} of {units.plural(len(rank.steps), unit)} ({marker})."
+    counted = _count_steady(len(steady), len(rank.steps), analysis)
     if len(steady) < 2:
         yield counted
         return
     slowest_ns, index = steady[-1]
-    middle = " of the middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
+    mean = "interquartile mean" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else "mean"
     typical = units.duration(rank.typical.step_ns)
-    lengths = f"Typical: {typical} (mean{middle})"
+    lengths = f"The typical {unit} takes {typical} ({mean})"
     kinds = describe_kinds(rank, unit)
     if kinds and rank.mean_step_ns is not None:
         counted += f" {units.capitalize(kinds)}{_describe_level(rank.modes[-1])}."
-        lengths += f", mean of all {units.duration(rank.mean_step_ns)}"
+        lengths += f", the mean of all {unit}s is {units.duration(rank.mean_step_ns)}"
     else:
         median = units.duration(round(float(np.median([length_ns for length_ns, _ in steady]))))
-        lengths += "" if median == typical else f", median {median}"
-    yield f"{counted} {lengths}; slowest: {units.duration(slowest_ns)} ({unit} {index})."
+        lengths += "" if median == typical else f", the median is {median}"
+    yield f"{counted} {lengths}, and the slowest takes {units.duration(slowest_ns)} ({unit} {index})."
+
+
+def _count_steady(steady: int, found: int, analysis: Analysis) -> str:
+    """Say in a sentence how many of the steps are steady, and how steps were found."""
+    unit, marker = analysis.anchor.window, _name_anchor(analysis.anchor, analysis.inputs[0].profiler)
+    if found == 1:
+        return f"The only {unit} {marker} is {'' if steady else 'not '}steady."
+    count = "None" if not steady else "All" if steady == found else f"{steady:,}"
+    of = "" if count == "All" else " of the"
+    return f"{count}{of} {units.plural(found, unit)} {marker} {'is' if steady < 2 else 'are'} steady."
 
 
 def _describe_level(mode: StepMode) -> str:
@@ -298,7 +310,7 @@ def _describe_ranks(job: Job, analysis: Analysis) -> Iterator[str]:
         yield describe_unknown(job, window)
     elif not job.stragglers:
         waited = units.duration(job.collectives.jitter_ns)
-        yield f"Nothing holds the job up. On average, a rank waits {waited} per {window} for others."
+        yield f"No rank, node, stage or link holds the job up; a rank waits {waited} per {window} on average."
 
 
 def _list_commands(
@@ -342,7 +354,7 @@ def _suggest(analysis: Analysis, source: str, *, asks_configuration: bool) -> It
     if analysis.diagnosis.dominant_wall == "unknown" or FindingCode.NO_KERNELS in codes:
         yield f"capture-help {source}", "capture what is missing"
     elif FindingCode.NO_STEPS in codes:
-        yield f"analyze {source} --step-range REGEX", "name the range that is a step"
+        yield f"analyze {source} --step-range REGEX", "select the range that marks a step"
     has_checks = any(one.status == "unknown" for fix in shown for one in fix.preconditions)
     if (
         asks_configuration

@@ -93,7 +93,7 @@ _BELOW = {
 }
 _ALL = units.percent(1.0)
 _MOST_NAMED = 2
-_FLOORLESS = "FLOPs unknown: assumes that these kernels take no time, and that nothing else uses it"
+_FLOORLESS = "FLOPs are unknown, so this assumes that these kernels take no time and nothing replaces them"
 _LONGEST_NAME = 30
 """Letters of the name of a line, so that bar and numbers have room."""
 
@@ -199,7 +199,7 @@ def _explain_unknown(found: SpeedOfLight) -> Iterator[str]:
         yield f"{head}, because the peak of this GPU is not known."
     elif LossUnknown.FLOPS_UNKNOWN in reasons or found.total(LedgerLine.OPAQUE_GRAPHS):
         options = f"{'' if _mostly_convolves(found) else '--config or '}--flops-per-step"
-        yield f"To compare with the GPU's peak, pass {options}."
+        yield f"To see the share of the GPU's peak, pass {options}."
     yield from _describe_uncounted(found)
 
 
@@ -226,7 +226,7 @@ def _describe_uncounted(found: SpeedOfLight) -> Iterator[str]:
     named = sorted(((ns, *key) for key, ns in kinds.items()), key=lambda one: -one[0])[:_MOST_NAMED]
     shares = [units.percent(ns / all_ns) for ns, *_ in named]
     parts = [
-        ("all" if share == _ALL else share if place else f"{share} of their time is")
+        ("all of it" if share == _ALL else share if place else f"{share} of their time is")
         + f" in {_name_products(precision, products)}"
         + ("" if rate is None else f" (peak {units.flops(rate)})")
         for place, (share, (ns, precision, products, rate)) in enumerate(zip(shares, named, strict=True))
@@ -238,7 +238,7 @@ def _describe_uncounted(found: SpeedOfLight) -> Iterator[str]:
     reasons = dict.fromkeys(_BELOW[each] for one in large for each in one.reasons)
     if reasons:
         shown = "Kernel names, grid sizes and samples" if found.sampled else "Kernel names and grid sizes"
-        yield f"{shown} show what slows them: {', '.join(reasons)}."
+        yield f"{shown} suggest why these kernels are slow: {', '.join(reasons)}."
 
 
 def _name_products(precision: Precision, products: int) -> str:
@@ -432,7 +432,7 @@ def describe_expectation(fix: Fix) -> str:
     if fix.speedup_ceiling is None:
         return "" if fix.keeps_floor is not False else _FLOORLESS
     if is_estimate(fix):
-        return f"FLOPs unknown: {units.write_loose_most(fix.most_speedup)}"
+        return f"FLOPs are unknown: {units.write_loose_most(fix.most_speedup)}"
     if units.write_speedup(fix.speedup_ceiling) == units.write_speedup(fix.most_speedup):
         return ""
     return f"about {units.write_speedup(fix.speedup_ceiling)} at the rates that libraries reach"
@@ -444,7 +444,7 @@ def describe_briefly(fix: Fix) -> str:
         return describe_assumptions(fix)
     if is_estimate(fix) or not describe_expectation(fix):
         return fix.assumes
-    return f"about {units.write_speedup(fix.speedup_ceiling or 1.0)}: {fix.assumes}"
+    return f"estimate of about {units.write_speedup(fix.speedup_ceiling or 1.0)}: {fix.assumes}"
 
 
 def describe_assumptions(fix: Fix) -> str:

@@ -27,8 +27,8 @@ from wallscope.views.verdict import (
     explain_unknown,
     find_deciding_stall,
     find_dominant,
-    list_losses_by_share,
     name_wall,
+    state_losses_by_share,
     state_verdict,
 )
 
@@ -78,7 +78,7 @@ def write_reason(analysis: Analysis, rank: Rank, basis: TimeBasis) -> str:
     if dominant == "unknown":
         return _explain_unknown(analysis, rank)
     if dominant == "mixed":
-        return f"{list_losses_by_share({wall: basis.share(wall) for wall in Wall})} of the {unit}"
+        return f"{state_losses_by_share({wall: basis.share(wall) for wall in Wall})} of the {unit}"
     if (stall := find_deciding_stall(rank, basis, dominant)) is not None:
         steady = sum(step.steady for step in rank.steps)
         cause = split_meaning(stall.cause)[0]
@@ -97,7 +97,7 @@ def _explain_unknown(analysis: Analysis, rank: Rank) -> str:
     """Write in a clause why no wall is known."""
     unknown, unit = analysis.diagnosis.unknown, analysis.anchor.window
     if unknown is None:  # of an older version
-        return f"too much of the {unit} has no known cause"
+        return f"too much of the {unit} is unexplained"
     is_empty = unknown.kind == "no-kernels"
     return describe_missing_kernels(unknown) if is_empty else explain_unknown(rank, unknown, unit).text
 
@@ -202,10 +202,10 @@ def _judge_bounds(analysis: Analysis) -> Iterator[Doubt]:
         sentences = (
             explain_missing_replay(analysis),
             UNREPLAYED_BOUND,
-            "the time breakdown is measured, not replayed",
+            "the time breakdown is measured, not simulated",
         )
         text = " ".join(f"{units.capitalize(one)}." for one in sentences)
-        yield Doubt("likely", "Upper bounds are less sure", text, "word-replay-error")
+        yield Doubt("likely", "Upper bounds are less certain", text, "word-replay-error")
 
 
 def _pick_reasons(waits: Fact, sure: Confidence | None) -> str:

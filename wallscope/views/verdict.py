@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from wallscope.advice.condition_words import join_words
 from wallscope.model.analysis import Analysis, Anchor, Rank, Step
 from wallscope.model.cause_catalogue import (
     MEMORY_ALLOCATOR,
@@ -159,7 +160,7 @@ def _overall(rank: Rank, diagnosis: Diagnosis, unit: str) -> Iterator[str]:
             f"{name_wall(Wall(wall))} is the largest loss of the whole capture: {share} of its"
             f" {duration(whole_ns)}."
         )
-        yield f"Most of this time passes before the first {unit}. In the {unit}s:"
+        yield f"Most of this time is spent before the first {unit}. In the {unit}s:"
 
 
 def _dominant(rank: Rank, diagnosis: Diagnosis, anchor: Anchor) -> Iterator[str]:
@@ -168,7 +169,7 @@ def _dominant(rank: Rank, diagnosis: Diagnosis, anchor: Anchor) -> Iterator[str]
     if diagnosis.unknown is not None:
         reason = explain_unknown(rank, diagnosis.unknown, unit)
         if reason.then:
-            yield f"The wall is unknown: {reason.text}{reason.kernels and f' ({reason.kernels})'}."
+            yield f"The wall is unknown: {reason.text}{reason.kernels and f', namely {reason.kernels}'}."
             yield f"{reason.then} ({basis})."
         else:
             parts = f": {reason.parts}" if reason.parts else ""
@@ -177,22 +178,22 @@ def _dominant(rank: Rank, diagnosis: Diagnosis, anchor: Anchor) -> Iterator[str]
     wall, second = diagnosis.steps_wall, Wall(diagnosis.runner_up or Wall.COMPUTE)
     share = {one: diagnosis.share(one) for one in Wall}
     if wall == "mixed":
-        yield f"No single wall: {list_losses_by_share(share)} of the {unit} ({basis})."
+        yield f"No single wall: {state_losses_by_share(share)} of the {unit} ({basis})."
     elif wall == "compute":
         yield f"Compute takes {percent(share[Wall.COMPUTE])} of the {unit} ({basis})."
-        yield _name_largest_other(rank, second, share[second])
+        yield _name_largest_other(rank, second, share[second], unit)
         yield from explain_light(rank.speed_of_light)
     else:
         yield from _name_loss(rank, diagnosis, Wall(wall or diagnosis.dominant_wall), anchor)
 
 
-def _name_largest_other(rank: Rank, wall: Wall, share: float) -> str:
+def _name_largest_other(rank: Rank, wall: Wall, share: float, unit: str) -> str:
     """Say which wall takes most besides compute; of shares too small to matter, that none does."""
     if not share:
-        return "No time is lost to the other walls."
+        return f"None of the {unit} is lost to other walls."
     if share < NAMED_LOSS_SHARE:
-        return f"No other wall reaches {_LEAST_LOSS}."
-    loss = f"largest loss is {name_wall_time(wall)}: {percent(share)}."
+        return f"Every other wall takes less than {_LEAST_LOSS} of the {unit}."
+    loss = f"largest loss is {name_wall_time(wall)}: {percent(share)} of the {unit}."
     return f"Outside compute, the {loss}" if has_lines(rank.speed_of_light) else f"The {loss}"
 
 
@@ -207,7 +208,7 @@ def _name_loss(rank: Rank, diagnosis: Diagnosis, dominant: Wall, anchor: Anchor)
     if diagnosis.share(second) >= NAMED_LOSS_SHARE:
         yield f"{name_wall(second)} follows with {percent(diagnosis.share(second))}."
     else:
-        yield f"No other loss reaches {_LEAST_LOSS}."
+        yield f"Every other loss takes less than {_LEAST_LOSS} of the {unit}."
     if diagnosis.steady_steps > 1:
         led, count = diagnosis.led_steps or 0, diagnosis.decided_steps
         only = "only " if 2 * led < count else ""
@@ -233,10 +234,15 @@ def name_steps(diagnosis: Diagnosis, anchor: Anchor) -> str:
     return f"{'mean' if diagnosis.is_mean else 'median'} of {counted}"
 
 
-def list_losses_by_share(share: Mapping[Wall, float]) -> str:
-    """List the losses with their shares, the largest first, without those that take no time."""
-    losses = sorted(LOSSES, key=lambda wall: -share[wall])
-    return ", ".join(f"{wall} {percent(share[wall])}" for wall in losses if share[wall])
+def state_losses_by_share(share: Mapping[Wall, float]) -> str:
+    """Say in a clause what share each loss takes, the largest first, without those that take no time.
+
+    >>> state_losses_by_share({Wall.HOST: 0.5, Wall.MEMORY: 0.25, Wall.COMMUNICATION: 0.0})
+    'host takes 50.0 % and memory 25.0 %'
+    """
+    losses = sorted((wall for wall in LOSSES if share[wall]), key=lambda wall: -share[wall])
+    parts = [f"{wall}{'' if place else ' takes'} {percent(share[wall])}" for place, wall in enumerate(losses)]
+    return join_words(parts, "and")
 
 
 def _name_deciding_stall(rank: Rank, dominant: Wall, unit: str) -> str:
@@ -261,8 +267,8 @@ def _inferred(confidence: Confidence | None, unit: str) -> Iterator[str]:
     """Yield how much depends on waits that are inferred from timing."""
     if confidence is not None and confidence.inferred_share >= MATERIAL_SHARE:
         yield (
-            "The capture does not record what ended some waits, so this is inferred from timing."
-            f" {percent(confidence.inferred_share)} of the {unit} depends on it, so the confidence is"
+            "The capture does not record what ended some waits, so this was inferred from timing."
+            f" Because {percent(confidence.inferred_share)} of the {unit} depends on it, the confidence is"
             f" {confidence.level}."
         )
 
@@ -271,9 +277,9 @@ def _list_unrecognized(rank: Rank) -> str:
     """Return the largest unrecognized kernels, with the share of their work."""
     from wallscope.trace.kernel_classes import shorten_kernel  # noqa: PLC0415  # few captures need it
 
-    named = [f"{shorten_kernel(one.name)} {percent(one.share)}" for one in rank.unmatched_kernels]
-    more = f" and {len(named) - _MOST_NAMED_COUNT} more" if len(named) > _MOST_NAMED_COUNT else ""
-    return f"{', '.join(named[:_MOST_NAMED_COUNT])}{more}"
+    named = [f"{shorten_kernel(one.name)} ({percent(one.share)})" for one in rank.unmatched_kernels]
+    left = len(named) - _MOST_NAMED_COUNT
+    return join_words([*named[:_MOST_NAMED_COUNT], *([f"{left} more"] if left > 0 else [])], "and")
 
 
 def _add_unrecognized(rank: Rank, diagnosis: Diagnosis, unit: str) -> Iterator[str]:
@@ -308,19 +314,19 @@ def _name_largest_causes(rank: Rank, diagnosis: Diagnosis) -> Iterator[str]:
     place = None if rank.host_details is None else rank.host_details.range
     if diagnosis.steps_wall == "host" and place is not None:
         share = percent(place.host_ns / max(rank.typical.walls.host, 1))
-        yield f"{duration(place.host_ns)} of the host time ({share}) is in the range {place.name}."
+        yield f"{duration(place.host_ns)} of the host time ({share}) is spent in the range {place.name}."
 
 
 def describe_memory_time(rank: Rank) -> Iterator[str]:
     """Yield what time counts as memory: it is not the time of kernels that DRAM bandwidth limits."""
     if large := list_memory_kinds(rank):
-        yield f"Memory time is {large}; kernels limited by DRAM bandwidth count as compute."
+        yield f"Memory time here is {large}; kernels limited by DRAM bandwidth count as compute."
 
 
 def describe_rare_stalls(rank: Rank, diagnosis: Diagnosis, anchor: Anchor) -> Iterator[str]:
     """Yield the losses of a few steps, the largest first, and the largest usual loss."""
     if rank.rare_stalls:
-        yield f"The {anchor.typical} excludes rare stalls."
+        yield f"The {anchor.typical} leaves out rare stalls."
     for stall in rank.rare_stalls[:TOLD_CAUSES_COUNT]:
         yield from _tell_stall(rank, stall, anchor)
     usual = next((entry for entry in rank.causes if entry.wall in LOSSES), None)
@@ -368,7 +374,7 @@ def _before(rank: Rank, unit: str) -> Iterator[str]:
     if is_mostly_outside(rank):
         idle = percent(rank.outside_idle_ns / rank.outside_ns)
         yield (
-            f"The breakdown leaves out the {duration(rank.outside_ns)} before the first {unit}. This is"
+            f"The breakdown leaves out the {duration(rank.outside_ns)} before the first {unit}. This time is"
             f" longer than all {unit}s together, and the GPU is idle for {idle} of it."
         )
 
@@ -430,10 +436,11 @@ def describe_kinds(rank: Rank, unit: str) -> str:
     if not rank.modes:
         return ""
     steady = sum(step.steady for step in rank.steps)
-    return ", ".join(
-        f"{len(mode.steps)}{'' if place else f' of {steady} {unit}s take'} about {duration(mode.median_ns)}"
+    kinds = [
+        f"{len(mode.steps)}{'' if place else f' of {steady} {unit}s'} take about {duration(mode.median_ns)}"
         for place, mode in enumerate(rank.modes)
-    )
+    ]
+    return join_words(kinds, "and")
 
 
 def _describe_levels(rank: Rank) -> str:
@@ -498,13 +505,13 @@ def choose_basis(analysis: Analysis, rank: Rank) -> TimeBasis:
         length = duration(sum(job.walls.parts()))
         title = f"Mean of {job.ranks} ranks"
         if any(one.cause_wall is not None for one in job.stragglers):
-            title += "; waiting for a late unit counts as what delays it"
+            title += "; waiting for a late unit is attributed to what delays that unit"
         return TimeBasis("job", job.walls, f"the {length} {window} (mean of {job.ranks} ranks)", title)
     shown = "" if len(analysis.ranks) == 1 else f"{capitalize(name_rank(rank))}, {explain_choice(analysis)}"
     has_steps = any(step.steady for step in rank.steps)
     if rank.whole_walls is not None and find_scope(analysis).time == "start-up":
         length = duration(sum(rank.whole_walls.parts()))
-        title = f"Whole capture; most of it lies before the first {window}"
+        title = f"Whole capture, most of it before the first {window}"
         return TimeBasis("whole", rank.whole_walls, f"the whole {length} capture", title)
     if has_steps and analysis.diagnosis.is_mean:
         walls = _average_steps(rank)
@@ -584,7 +591,7 @@ def _explain_wall(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str
     if basis.kind == "whole":
         return reasons
     if wall is Wall.COMPUTE:
-        loss = _name_largest_other(rank, first, share[first])
+        loss = _name_largest_other(rank, first, share[first], analysis.anchor.window)
         window = analysis.anchor.typical
         hidden = tell_hidden_communication(rank, window) if _tells_hidden(basis, wall) else ()
         light = tuple(explain_light(rank.speed_of_light)) if basis.kind in _OF_TYPICAL else ()
@@ -592,10 +599,10 @@ def _explain_wall(analysis: Analysis, rank: Rank, basis: TimeBasis) -> tuple[str
         return (f"Compute takes {taken}.", *parts, loss, *hidden)
     is_stalled = find_deciding_stall(rank, basis, wall) is not None
     is_useful = share[Wall.COMPUTE] > share[wall] and basis.kind != "job" and not is_stalled
-    name, useful = name_wall(wall), "; compute is useful work" if is_useful else ""
+    name, useful = name_wall(wall), " Compute takes more, but it is useful work." if is_useful else ""
     if wall is Wall.MEMORY and (kinds := list_memory_kinds(rank)):
         name, useful = f"Memory time ({kinds}, not DRAM bandwidth)", ""
-    lead = f"{name} is the largest loss: {taken}{useful}."
+    lead = f"{name} is the largest loss: {taken}.{useful}"
     lost = tuple(_add_light(rank, share[wall])) if basis.kind in _OF_TYPICAL else ()
     return (lead, *reasons, *_locate_host_time(rank, wall, basis), *lost)
 
@@ -626,8 +633,9 @@ def explain_no_verdict(analysis: Analysis, rank: Rank) -> tuple[str, tuple[str, 
     reason = explain_unknown(rank, unknown, analysis.anchor.window)
     is_of_steps = unknown.kind == "open-causes"
     basis = name_steps(analysis.diagnosis, analysis.anchor) if is_of_steps else ""
-    lines = filter(None, (reason.kernels, capitalize(reason.parts), capitalize(basis)))
-    return capitalize(reason.text), tuple(f"{line}." for line in lines)
+    parts = f"{capitalize(reason.parts)} ({basis})" if reason.parts and basis else capitalize(basis)
+    kernels = f"These kernels are {reason.kernels}" if reason.kernels else ""
+    return capitalize(reason.text), tuple(f"{line}." for line in (kernels, parts) if line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -648,16 +656,16 @@ def explain_unknown(rank: Rank, unknown: UnknownWall, unit: str) -> UnknownReaso
         share = percent(measure_unrecognized_share(rank))
         communicating, computing = _name_hinge(unknown.if_communicating), _name_hinge(unknown.if_computing)
         return UnknownReason(
-            f"{share} of the {unit} is in kernels with unrecognized names",
+            f"{share} of the {unit} is spent in kernels with unrecognized names",
             _list_unrecognized(rank),
             then=f"If they communicate, {communicating}; if they compute, {computing}",
         )
     opened = [entry for entry in rank.causes if entry.unresolved_ns]
     parts = [
-        f"{percent(entry.share)}{'' if place else f' of the {unit}'} is {describe_cause(entry.cause)}"
+        f"{percent(entry.share)}{'' if place else f' of the {unit} goes'} to {describe_cause(entry.cause)}"
         for place, entry in enumerate(opened)
     ]
-    return UnknownReason(f"too much of the {unit} has no known cause", parts=", ".join(parts))
+    return UnknownReason(f"too much of the {unit} is unexplained", parts=join_words(parts, "and"))
 
 
 def _name_hinge(wall: str | None) -> str:
@@ -668,7 +676,7 @@ def describe_missing_kernels(unknown: UnknownWall) -> str:
     """Say in a clause how little of the time kernels ran for."""
     if not unknown.kernel_share:
         is_elsewhere = unknown.has_kernels_elsewhere
-        return "no kernel ran in the analyzed time" if is_elsewhere else "this export has no kernel"
+        return "no kernel ran in the analyzed time" if is_elsewhere else "this export contains no kernels"
     whole = "the analyzed time" if unknown.has_kernels_elsewhere else "this capture"
     return f"kernels ran for {percent(unknown.kernel_share)} of {whole}"
 
@@ -691,7 +699,7 @@ def _explain_share(analysis: Analysis, rank: Rank, wall: Wall, basis: TimeBasis)
     if stall is not None:
         return tuple(_describe_stall(rank, stall, unit))
     if basis.kind == "whole":
-        before = f"Most of this time passes before the first {unit}."
+        before = f"Most of this time is spent before the first {unit}."
         return before, _describe_steps_alone(rank, unit)
     return tuple(_doubt_main_cause(analysis, rank, wall))
 
@@ -701,14 +709,15 @@ def _describe_steps_alone(rank: Rank, unit: str) -> str:
     times_ns = dict(zip(Wall, rank.typical.walls.parts(), strict=True))
     largest = max(times_ns, key=lambda wall: times_ns[wall])
     share = percent(times_ns[largest] / max(rank.typical.step_ns, 1))
-    return f"Of the typical {duration(rank.typical.step_ns)} {unit}, {largest} takes {share}."
+    return f"{largest.capitalize()} takes {share} of the typical {duration(rank.typical.step_ns)} {unit}."
 
 
 def _describe_stall(rank: Rank, stall: RareStall, unit: str) -> Iterator[str]:
     """Say what few steps cost in all, and which loss is the largest of the typical step, without them."""
     count = len(stall.steps)
     slow = f"the slow {unit}" if count == 1 else f"the {count} slow {unit}s"
-    yield f"In {slow}, this cause takes time equal to {percent(stall.share)} of all {unit}s together."
+    cause = split_meaning(stall.cause)[0]
+    yield f"In {slow}, {cause} accounts for {percent(stall.share)} of the total time of all {unit}s."
     parts = {wall: getattr(rank.typical.walls, wall) for wall in LOSSES}
     largest = max(LOSSES, key=lambda wall: parts[wall])
     if largest == stall.wall or not parts[largest]:
@@ -737,7 +746,7 @@ def _locate_host_time(rank: Rank, wall: Wall, basis: TimeBasis) -> Iterator[str]
     place = None if rank.host_details is None else rank.host_details.range
     if wall is Wall.HOST and basis.kind in _OF_TYPICAL and place is not None:
         name = visible(place.name, most=_LONGEST_RANGE)
-        yield f"{duration(place.host_ns)} of the host time is in the range {name}."
+        yield f"{duration(place.host_ns)} of the host time is spent in the range {name}."
 
 
 def describe_hidden_communication(analysis: Analysis, rank: Rank) -> Iterator[str]:
@@ -751,8 +760,9 @@ def describe_hidden_communication(analysis: Analysis, rank: Rank) -> Iterator[st
         return
     hidden_ns, unit = found.union_ns - found.exposed_ns, analysis.anchor.window
     delay = f"delays the {unit} by {duration(lost_ns)}" if lost_ns else f"does not delay the {unit}"
-    by = f", of which compute hides {duration(hidden_ns)}. It" if hidden_ns else " and"
-    yield f"Communication runs for {duration(found.union_ns)} of the {window}{by} {delay}."
+    by = f" ({duration(hidden_ns)} of it hidden by compute)" if hidden_ns else ""
+    and_so = "and" if lost_ns else "but"
+    yield f"Communication runs for {duration(found.union_ns)} of the {window}{by} {and_so} {delay}."
 
 
 def name_wall_time(wall: Wall) -> str:
@@ -790,7 +800,7 @@ def tell_hidden_communication(rank: Rank, unit: str) -> Iterator[str]:
     if is_much and found.hidden_share is not None and found.hidden_share > MOSTLY_HIDDEN_SHARE:
         left, lost_ns = "", rank.typical.walls.communication
         if found.exposed_ns:
-            left = f" The other {duration(found.exposed_ns)} runs without compute"
+            left = f" The remaining {duration(found.exposed_ns)} is exposed"
             if lost_ns < found.exposed_ns:
                 left += f", and {duration(lost_ns) if lost_ns else 'none'} of it delays later work"
             left += "."

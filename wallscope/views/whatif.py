@@ -71,8 +71,8 @@ def describe_path(path: CriticalPath, whole: str) -> str:
         f"{one.name} {units.milliseconds(one.time_ns)} ({units.percent(one.share)})"
         for one in path.walls[:_MOST_WALLS]
     ]
-    text = f"Critical path of the {whole}: {', '.join(parts)}."
-    return f"{text} Work that runs in parallel with it delays nothing." if len(parts) == 1 else text
+    text = f"In the {whole}, the critical path consists of {', '.join(parts)}."
+    return f"{text} Work in parallel with this path delays nothing." if len(parts) == 1 else text
 
 
 def build_path_blocks(path: CriticalPath, whole: str, unit: str, *, is_drawn: bool) -> list[Block]:
@@ -385,12 +385,13 @@ def _describe_check(found: WhatIf) -> str:
     """Return the error of the replay, and what it leaves unchanged."""
     check = found.check
     share = units.percent(check.slack_share)
-    slack = f"The replay does not change latency and host time ({share} of the critical path)"
+    slack = f"The replay leaves latency and host time ({share} of the critical path) unchanged"
     if check.error_median is None or check.error_p90 is None:
-        return f"Replay not checked: a check needs two steady {found.unit}s of medium length. {slack}."
+        return f"The replay was not checked, which takes two steady {found.unit}s of medium length. {slack}."
     return (
-        f"Replay error: median {units.percent(check.error_median)}, p90 {units.percent(check.error_p90)}"
-        f" of {units.plural(check.steps, f'steady {found.unit}')}.{_doubt_error(found)} {slack}."
+        f"The replay error is {units.percent(check.error_median)} (median) and"
+        f" {units.percent(check.error_p90)} (p90) over {units.plural(check.steps, f'steady {found.unit}')}."
+        f"{_doubt_error(found)} {slack}."
     )
 
 
@@ -400,7 +401,7 @@ def _doubt_error(found: WhatIf) -> str:
     if error is None or error <= FIX_REPLAY_ERROR_SHARE:
         return ""
     limit = units.percent(FIX_REPLAY_ERROR_SHARE)
-    return f" Above {limit}, steps differ too much, so these gains are not reliable."
+    return f" Above {limit}, steps differ too much, so these gains are unreliable."
 
 
 def _list_notes(answers: Sequence[Answer]) -> Iterator[tuple[str, str]]:

@@ -103,7 +103,7 @@ def test_headings_columns_and_labels_of_the_example_are_explained(example):
     parts = list(build_everything(analyze_once(example)))
     titles = {title for part in parts for title in (*list_titles(part), *list_labels(part))}
 
-    assert {"Steps", "Confidence", "Next"} <= titles
+    assert {"Steps", "How sure", "Next"} <= titles
     assert find_unexplained(titles) == set()
 
 

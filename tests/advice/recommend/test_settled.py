@@ -183,7 +183,7 @@ def test_a_fix_of_a_draining_call_says_that_the_host_time_behind_it_remains():
 
     assert bound.recoverable_ns == 60 * MS
     assert fix.assumes == (
-        "saves only 10.0 ms of the 60.0 ms its cause takes, because the host work after"
+        "saves only 10.0 ms of the 60.0 ms lost to this cause, because the host work after"
         " cudaDeviceSynchronize remains"
     )
 
@@ -193,13 +193,15 @@ def test_a_fix_of_a_draining_call_says_that_the_host_time_behind_it_remains():
     [
         pytest.param(
             41.5,
-            "saves 41.5 ms, more than the 40.0 ms its cause takes, because",
+            "saves 41.5 ms, more than the 40.0 ms lost to this cause, because",
             id="more than its cause takes",
         ),
-        pytest.param(40.5, "also changes rarer work", id="a bit more"),
+        pytest.param(40.5, "also affects less frequent work", id="a bit more"),
         pytest.param(40, "", id="as much"),
         pytest.param(21, "", id="most of it"),
-        pytest.param(19, "saves only 19.0 ms of the 40.0 ms its cause takes, because", id="less than half"),
+        pytest.param(
+            19, "saves only 19.0 ms of the 40.0 ms lost to this cause, because", id="less than half"
+        ),
     ],
 )
 def test_a_gain_far_from_the_time_of_its_cause_is_explained(won_ms, said):
@@ -218,5 +220,5 @@ def test_a_fix_without_a_replay_counts_only_the_causes_that_it_changes():
     assert graphs.recoverable_ns == 50 * MS
     assert fewer.recoverable_ns == 12 * MS
     assert fewer.assumes.startswith(
-        "not replayed: the bound assumes no time for host time inside launch calls"
+        "not simulated: the bound assumes that host time inside launch calls will disappear"
     )

@@ -230,7 +230,7 @@ def test_nsys_runs_it_on_a_report_and_an_export(installed, exports, traces, tmp_
 
     assert ran.returncode == 0
     assert ran.stdout.count("ERROR: ") == 1
-    assert f"ERROR: wallscope: {report} — holds no CUDA activity" in ran.stdout
+    assert f"ERROR: wallscope: {report} — contains no CUDA activity" in ran.stdout
     assert "is the largest loss: " in ran.stdout
     assert [entry["name"] for entry in answer["inputs"]] == ["run.sqlite"]
     told = json.loads((tmp_path / "out" / "out.nsys-analysis").read_text())

@@ -62,10 +62,10 @@ def test_what_host_time_cannot_explain_may_be_in_other_walls(wallscope):
 def test_every_medium_says_what_the_step_rests_on(medium, wallscope, log):
     shown = " ".join(wallscope("analyze", EXAMPLE, "--log", log, *medium, columns=300).out.split())
 
-    assert "Unprofiled step 45.0 ms" in shown
-    assert "Step of the Megatron-LM log: median of 30 reports" in shown
-    assert "by the Megatron-LM log: 412.3 TFLOP/s per GPU, MFU 41.7 %, loss scale 65,536" in shown
-    assert "The capture inflates host by 6.1 ms, and not compute, communication, memory or" in shown
+    assert "Without the profiler, the step takes 45.0 ms" in shown
+    assert "Step time from the Megatron-LM log: median of 30 reports" in shown
+    assert "according to the Megatron-LM log: 412.3 TFLOP/s per GPU, MFU 41.7 %, loss scale 65,536" in shown
+    assert "Profiling inflates host by 6.1 ms, and not compute, communication, memory or" in shown
 
 
 def test_contradictions_are_said(wallscope, tmp_path, log):
@@ -100,7 +100,7 @@ def test_another_peak_behind_the_mfu_is_said(wallscope, tmp_path):
     }
 
     assert "assumes a peak" not in shown["run.log"]
-    assert "The MFU of the log assumes a peak of 494.5 TFLOP/s" in shown["half.log"]
+    assert "The MFU in the log assumes a peak of 494.5 TFLOP/s" in shown["half.log"]
 
 
 def test_an_unsteady_log_leaves_the_step_unknown(wallscope, tmp_path):

@@ -189,7 +189,7 @@ def test_what_the_user_left_out_is_no_fault_of_the_capture(wallscope, export):
     )
 
     assert "few-steps" not in whole
-    said = "too few to show how much steps vary."
+    said = "which is too few to show how much steps vary."
     assert few["few-steps"] == (f"Only 1 step of --steps 3 is steady, {said}", "")
     spelled = "--time 0.001310000-0.001320000"
     assert none["few-steps"] == (
@@ -212,7 +212,7 @@ def test_of_a_rank_without_steps_the_capture_is_blamed_only_if_it_is_the_whole_o
         )
     )
 
-    assert "Mark steps with NVTX" in whole["cure"]
+    assert "Mark the steps with NVTX" in whole["cure"]
     assert part["cure"] == ""
     assert part["message"] == (
         "No steps were found on the ranks of --device 1, so"

@@ -74,9 +74,9 @@ def test_the_terminal_says_whose_count_it_is(wallscope, example):
     facts = ("--unprofiled-step-ms", "40", "--tokens-per-step", "4096", "--flops-per-step", "8e12")
     shown = wallscope("analyze", example, *facts, "--full", columns=140).out
 
-    assert "\nUnprofiled step 40.0 ms: in the capture it takes 1.28x as long\n" in shown
-    assert " per GPU, from your count\n" in shown
-    assert " of 989.4 TFLOP/s dense bf16 (NVIDIA H100 Tensor Core GPU data sheet)\n" in shown
+    assert "\nWithout the profiler, the step takes 40.0 ms; in the capture, it takes 1.28x as long\n" in shown
+    assert " per GPU, computed from your count\n" in shown
+    assert " of the dense BF16 peak of 989.4 TFLOP/s (NVIDIA H100 Tensor Core GPU data sheet)\n" in shown
 
 
 def test_a_selected_time_without_steps_is_not_called_the_capture(wallscope, tmp_path):
@@ -84,6 +84,6 @@ def test_a_selected_time_without_steps_is_not_called_the_capture(wallscope, tmp_
         writer.kernel("nvjet", 5, 1_000)
     shown = wallscope("analyze", "run.sqlite", "--time", "0us-0.5us", "--full").out
 
-    assert "No step found: the selected time is one window\n" in shown
+    assert "No step was found, so the selected time is one window\n" in shown
     assert "Time breakdown of the selected time (495 ns)" in shown
     assert "capture is one window" not in shown

@@ -80,5 +80,5 @@ def test_all_tables_may_be_empty(export, tmp_path):
     empty(export, path, list_tables(export))
 
     assert read_any_contents(path, lambda _: None).duration_ns is None
-    with pytest.raises(NothingToAnalyzeError, match="holds no CUDA activity"):
+    with pytest.raises(NothingToAnalyzeError, match="contains no CUDA activity"):
         analyze(path, Options(), lambda _: None)

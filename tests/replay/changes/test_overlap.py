@@ -86,7 +86,7 @@ def test_what_kernels_of_other_streams_take_is_stated_where_they_overlap(tmp_pat
     half = Asked((Question("scale", "category:gemm", 0.5),))
     (answer,) = ask_what_if(tmp_path / "run.sqlite", Options(), half, lambda _: None).answers
 
-    assert ("how much they slow each other is unknown" in " ".join(answer.notes)) is at_once
+    assert ("their mutual slowdown is unknown" in " ".join(answer.notes)) is at_once
 
 
 def test_what_is_awaited_by_an_event_gains_nothing_on_another_stream(tmp_path):

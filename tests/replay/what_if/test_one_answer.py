@@ -63,7 +63,7 @@ def check_rank(path, rank, bounds, fixes, options):
         assert bounds[cause] in {by_share_ns[0], None}, cause
     for fix in fixes:
         most_ns = max((won_ns[cause][0] for cause in fix.causes if cause in won_ns), default=0)
-        says_more = "also changes" in fix.assumes or len(fix.causes) > 1
+        says_more = "also affects" in fix.assumes or len(fix.causes) > 1
         assert 0 <= fix.replay.won_ns <= most_ns or says_more, fix.id
 
 

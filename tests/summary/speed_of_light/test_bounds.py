@@ -207,15 +207,15 @@ def test_each_fix_that_assumes_a_rate_of_kernels_has_a_limit():
     ("expected", "most", "has_floor", "worth", "other"),
     [
         (3.05, 9.0, True, "at most 9.00x", "about 3.05x at the rates that libraries reach"),
-        (3.05, 7.5, False, "about 3.05x", "FLOPs unknown: at most 7.50x"),
-        (3.05, 23.7, False, "about 3.05x", "FLOPs unknown: no bound below 20x"),
+        (3.05, 7.5, False, "about 3.05x", "FLOPs are unknown: at most 7.50x"),
+        (3.05, 23.7, False, "about 3.05x", "FLOPs are unknown: no bound below 20x"),
         (1.2, 1.2, True, "at most 1.20x", ""),
         (
             None,
             1.2,
             False,
             "at most 1.20x",
-            "FLOPs unknown: assumes that these kernels take no time, and that nothing else uses it",
+            "FLOPs are unknown, so this assumes that these kernels take no time and nothing replaces them",
         ),
         (None, 1.2, True, "at most 1.20x", ""),
         (1.2, None, None, "up to 1.20x", ""),

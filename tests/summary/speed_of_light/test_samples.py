@@ -81,7 +81,7 @@ def test_idle_multiprocessors_and_full_bandwidth_are_reasons(ledger):
     assert [one.reasons for one in idle.uncounted] == [(BelowPeak.UNFILLED_GPU,)]
     assert [one.reasons for one in full.uncounted] == [(BelowPeak.BANDWIDTH,)]
     assert list(explain_light(full))[-1] == (
-        "Kernel names, grid sizes and samples show what slows them: memory bandwidth."
+        "Kernel names, grid sizes and samples suggest why these kernels are slow: memory bandwidth."
     )
 
 

@@ -51,7 +51,8 @@ def test_each_precision_has_its_peak_and_what_slows_it(ledger):
         " 33.3 % in BF16 (peak 989.4 TFLOP/s)."
     )
     assert slow == (
-        "Kernel names and grid sizes show what slows them: fewer thread blocks than SMs, FP8 with block-wise"
+        "Kernel names and grid sizes suggest why these kernels are slow:"
+        " fewer thread blocks than SMs, FP8 with block-wise"
         " scales, kernels made for an older GPU."
     )
 
@@ -68,7 +69,7 @@ def test_emulated_products_have_a_third_of_the_peak(ledger):
 def test_a_configuration_is_not_asked_for_convolutions(name, asked, ledger):
     first, *_ = explain_light(ledger([(name, 100_000, 900_000, 132)]))
 
-    assert first == f"To compare with the GPU's peak, pass {asked}."
+    assert first == f"To see the share of the GPU's peak, pass {asked}."
 
 
 @pytest.mark.parametrize(
@@ -95,5 +96,5 @@ def test_without_a_peak_or_with_little_of_it_nothing_is_compared(ledger):
     )
 
     assert [one.peak_flops_per_s for one in unknown.uncounted] == [None]
-    assert "Matrix kernels take 80.0 % of the step, all in BF16." in list(explain_light(unknown))
+    assert "Matrix kernels take 80.0 % of the step, all of it in BF16." in list(explain_light(unknown))
     assert not any("Matrix" in one for one in explain_light(small))

@@ -76,7 +76,7 @@ def test_the_first_screen_has_the_verdict_the_gates_and_both_sides_of_each_wall(
     gates = re.findall(r"<li><b class=\"(\w+)\">.*?<code>(.*?)</code> (.*?)</li>", text)
 
     opening = r'regression">SLOWER</span>: the typical step rose from 100\.\d to 1[^<]*</h1>'
-    assert re.search(opening + r'\s*<p class="lead"><b>Change: \+9\.\d', text)
+    assert re.search(opening + r'\s*<p class="lead"><b>The typical step changed by \+9\.\d', text)
     assert re.search(r"<dt>Cause of the change.*?ms; the step: \+\d", text)
     assert [(wall, unescape(base), unescape(head), unescape(by)) for wall, base, head, by in walls] == [
         (

@@ -71,7 +71,7 @@ def test_a_moment_in_no_step_is_refused():
 def test_the_parts_of_the_first_kinds_are_shown_and_the_others_have_a_line_each():
     text = shown([gap(step, 10_000 - step, cause=f"host/other-call-{step}") for step in range(9)])
 
-    assert text.index("Gaps of steady steps come first") < text.index("start") < text.index("process 7") + 80
+    assert text.index("Gaps in steady steps come first") < text.index("start") < text.index("process 7") + 80
     assert text.count("ended by") == 6
     assert all(f"host/other-call-{step} 10.0 µs" in text for step in range(9))
     assert text.index("host/other-call-5") < text.index("Other gaps") < text.index("host/other-call-6")

@@ -30,7 +30,7 @@ def test_the_verdict_states_the_cost_of_slow_steps_and_the_loss_without_them(rep
     said = " ".join(list_explanation(analysis, rank, basis))
 
     assert find_deciding_stall(rank, basis, "memory") is None
-    assert f"{100 * stall.share:.1f} % of all steps together" in said
+    assert f"{100 * stall.share:.1f} % of the total time of all steps" in said
     share = rank.typical.walls.memory / rank.typical.step_ns
     assert said.endswith(f"step, the largest loss is memory time: {100 * share:.1f} %.")
 

@@ -28,8 +28,8 @@ def told(rank, union_ns, exposed_ns, step_ns=10_000_000):
 
 def test_much_communication_that_is_mostly_hidden_is_told(rank):
     found = (
-        "Compute hides 75.0 % of the 8.0 ms of communication in the step. The other 2.0 ms runs without"
-        " compute, and 5.0 µs of it delays later work."
+        "Compute hides 75.0 % of the 8.0 ms of communication in the step. The remaining 2.0 ms is"
+        " exposed, and 5.0 µs of it delays later work."
     )
 
     assert told(rank, 8_000_000, 2_000_000) == [found]

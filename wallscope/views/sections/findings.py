@@ -80,7 +80,7 @@ _REPLICATION = {
     "none": "Too few steps, or no variation: there is no interval.",
 }
 _MOST_CAVEATS, _LONGEST_CAVEAT = 2, 200
-UNREPLAYED_BOUND = "each bound assumes that its cause takes no time"
+UNREPLAYED_BOUND = "each upper bound assumes that its cause takes no time at all"
 _SHARES_FIRST = 2
 """Reasons of a confidence begin with its inferred and its unresolved share."""
 _ANY = frozenset(Wall)
@@ -348,9 +348,10 @@ def describe_confidence(analysis: Analysis, *, has_caveats: bool = True) -> str:
     """
     sure = analysis.diagnosis.confidence
     if sure is None:
-        return "unknown"
+        return "The confidence is unknown."
+    level = f"{sure.level.capitalize()} confidence"
     if any(one.code == FindingCode.NO_KERNELS for one in analysis.capture.findings):
-        return f"{sure.level}, because {' and '.join(sure.reasons)}."
+        return f"{level}: {' and '.join(sure.reasons)}."
     replayed, refused = _describe_error(analysis), _describe_refusal(analysis)
     has_no_steps = has_caveats and analysis.anchor.kind == "whole-trace"
     doubts, known = sort_reasons(analysis, skips_doubts=has_no_steps)
@@ -360,9 +361,9 @@ def describe_confidence(analysis: Analysis, *, has_caveats: bool = True) -> str:
     shown = _pick_caveats(analysis, rank) if has_caveats else ()
     is_said = any(one.code == FindingCode.FEW_STEPS for one in shown)
     sentences = (*known, *replayed, *(() if is_said else describe_few_steps(analysis, rank)), *refused)
-    lead = f"{sure.level}{' for the time breakdown' if any(refused) else ''}"
+    lead = f"{level}{' in the time breakdown' if any(refused) else ''}"
     if doubts:
-        return f"{lead}, because {_join_clauses(doubts)}. {_write_sentences(sentences)}".rstrip()
+        return f"{lead}: {_join_clauses(doubts)}. {_write_sentences(sentences)}".rstrip()
     first, *others = sentences
     return f"{lead}: {first}. {_write_sentences(others)}".rstrip()
 
@@ -385,8 +386,8 @@ def sort_reasons(
     doubts = tuple(text for text, share in shares.items() if is_at_risk and share >= MATERIAL_SHARE)
     known = [", and ".join(text for text in shares if text not in doubts)]
     if resolved is not None and resolved < 1 and not sure.inferred_share:
-        effect = "" if _has_open_time(analysis) else f" (no effect on the {analysis.anchor.window})"
-        known.append(f"{units.percent(1 - resolved)} of waits have no known reason{effect}")
+        effect = "" if _has_open_time(analysis) else f", but these do not delay the {analysis.anchor.window}"
+        known.append(f"the reason for {units.percent(1 - resolved)} of the waits is unknown{effect}")
     return (*doubts, *(() if skips_doubts else others)), tuple(filter(None, known))
 
 
@@ -425,7 +426,8 @@ def describe_few_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
     steady = sum(step.steady for step in rank.steps)
     if 0 < steady < ENOUGH_STEPS_COUNT and analysis.anchor.kind != "whole-trace":
         unit = analysis.anchor.window
-        yield f"with {units.plural(steady, f'steady {unit}')}, their variation is uncertain"
+        counted = units.plural(steady, f"steady {unit}")
+        yield f"with only {counted}, it is uncertain how much {unit}s vary"
 
 
 def _describe_error(analysis: Analysis) -> tuple[str, ...]:
@@ -434,7 +436,8 @@ def _describe_error(analysis: Analysis) -> tuple[str, ...]:
     check = replay.check if replay is not None and replay.refused is None else None
     if check is None or check.error_median is None:
         return ()
-    return (f"replay error {units.percent(check.error_median)}",)
+    error = units.percent(check.error_median)
+    return (f"the replay simulates {analysis.anchor.unit} times with an error of {error}",)
 
 
 def _describe_refusal(analysis: Analysis) -> tuple[str, ...]:
@@ -442,7 +445,7 @@ def _describe_refusal(analysis: Analysis) -> tuple[str, ...]:
     reason = explain_missing_replay(analysis)
     if not has_unreplayed_bounds(analysis):
         return (reason,)
-    return (f"upper bounds are less sure: {reason}", UNREPLAYED_BOUND)
+    return (f"upper bounds are less certain: {reason}", UNREPLAYED_BOUND)
 
 
 def explain_missing_replay(analysis: Analysis) -> str:
@@ -451,7 +454,7 @@ def explain_missing_replay(analysis: Analysis) -> str:
     if replay is None or replay.refused is None:
         return ""
     if analysis.anchor.kind == "whole-trace":
-        return "speedups can be simulated only for steps"
+        return "without steps, speedups cannot be simulated"
     return f"fixes are not simulated, because {replay.refused_briefly or replay.refused}"
 
 
@@ -474,7 +477,7 @@ def list_caveats(analysis: Analysis, rank: Rank, *, is_brief: bool = False) -> l
     if _is_shared_first(analysis, rank):
         held_ns = sum(one.typical_ns for one in rank.causes if one.cause == UNATTRIBUTED_HELD_WHILE_IDLE)
         waited = f"Launched kernels waited {units.duration(held_ns)} on an idle GPU"
-        lines.append((Span("• ", "warning"), f"{waited}, which is probably shared."))
+        lines.append((Span("• ", "warning"), f"{waited}, which is probably shared with another process."))
     for finding in _pick_caveats(analysis, rank):
         if is_brief and lines and finding.severity is not Severity.ERROR:
             continue

@@ -53,9 +53,9 @@ _ISSUED = "the call that issued that operation; its thread is in the tooltip"
 _MOST_STEPS, _WIDE = 8, 110
 _MOST_CHAINS = 6
 _KEY_OF_GAPS = (
-    "Gaps of steady steps come first, the longest at the top. Below a gap are its parts in order of time:"
-    f" start, length, cause and place. From {_WIDE} columns on, the last one is the slack: how much earlier"
-    " the gap would end without the part."
+    "Gaps in steady steps come first, longest at the top. The lines below a gap list its parts in time order:"
+    f" start, length, cause and place. A terminal of {_WIDE} columns or more also shows the slack: how much"
+    " earlier the gap would end without that part."
 )
 _HEAD_OF_GAPS = f"{'start':<16}{'length':>9}  largest cause and its time"
 

@@ -115,7 +115,7 @@ def describe_program(program: Program) -> str:
     "Program: PyTorch + DDP (name 'at::add'), DALI (name 'dali::add')"
     """
     if program.framework is None:
-        return "Program: unknown framework, so no framework settings are recommended"
+        return "Program: the framework is unknown, so no framework settings are recommended"
     names: dict[str, list[str]] = {}
     for name, shown in zip((program.name, *program.part_names), program.evidence or ("",), strict=False):
         names.setdefault(shown, []).append(name)
@@ -126,7 +126,7 @@ def describe_program(program: Program) -> str:
 def describe_worthless_fixes(dismissed: tuple[Fix, ...]) -> str:
     """Say which fixes the replay advises against."""
     names = ", ".join(fix.id for fix in dismissed)
-    return f"Not recommended: {names} (replayed gain under {100 * MATERIAL_SHARE:.0f} % of the step)"
+    return f"Not recommended: {names} (simulated gain below {100 * MATERIAL_SHARE:.0f} % of the step)"
 
 
 def find_blocked_fixes(shown: tuple[Fix, ...], found: tuple[Fix, ...]) -> list[Fix]:
@@ -177,14 +177,14 @@ def describe_relief(
     """Say what memory takes of a window, then the command that explains how to relieve memory pressure.
 
     >>> describe_relief((), (), 0.001, "step")
-    ('Memory takes 0.1 % of the step. No known fix relieves the pressure.', '')
+    ('Memory takes 0.1 % of the step. No known fix relieves memory pressure.', '')
     """
     own = [fix for fix in (*dismissed, *found) if not fix.causes]  # all other fixes have causes
     taken = f"Memory takes {units.percent(memory_share)} of the {window}."
     if not own:
-        return f"{taken} No known fix relieves the pressure.", ""
+        return f"{taken} No known fix relieves memory pressure.", ""
     worth = f" (the {window} would not get shorter)" if own[0] in dismissed else ""
-    return f"{taken} To lower the pressure{worth}:", f"wallscope explain {own[0].id}"
+    return f"{taken} To lower memory pressure{worth}, see", f"wallscope explain {own[0].id}"
 
 
 def select_settings(settings: Sequence[Setting]) -> tuple[Setting, ...]:
@@ -221,7 +221,7 @@ def describe_answer(fix: Fix, answer: Answer) -> str:
     rare_ns = (fix.recoverable_ns or 0) - answer.won_ns
     rare = ""
     if rare_ns >= SHOWN_WIN_SHARE * before_ns:
-        rare = f"; stalls on few steps add {units.duration(rare_ns)} per step on average"
+        rare = f"; avoiding stalls in a few steps saves another {units.duration(rare_ns)} per step on average"
     if abs(answer.won_ns) < SHOWN_WIN_SHARE * before_ns:
         return f"Replay {questions}: no gain, still {answer.next_wall}-bound{rare}"
     change = units.change(before_ns, answer.step_ns)
@@ -236,7 +236,7 @@ def describe_replay(replay: Replay) -> str:
     return (
         f"Each replay of a recommendation simulates {units.number(replay.operations)} recorded"
         f" operations{ranks}, with the change that the recommendation assumes."
-        f" Replay error: {units.percent(replay.check.error_median)}."
+        f" The replay error is {units.percent(replay.check.error_median)}."
     )
 
 

@@ -150,7 +150,7 @@ def describe_steps(anchor: Anchor, rank: Rank) -> tuple[str, ...]:
     """Say in one or two lines how long steps take, how many count, and by what they were found."""
     if anchor.kind == "whole-trace":
         whole = "whole capture" if anchor.selected_time_ns is None else "selected time"
-        return (f"No step found: the {whole} is one window",)
+        return (f"No step was found, so the {whole} is one window",)
     steady = sorted(step.end_ns - step.start_ns for step in rank.steps if step.steady)
     counted = f"{units.plural(len(steady), f'steady {anchor.unit}')} of {len(rank.steps)}"
     found, inner = describe_finder(anchor), anchor.inner
@@ -197,42 +197,44 @@ def describe_throughput(found: Throughput | None) -> Iterator[str]:
         return
     if found.perturbation is not None:
         unprofiled = units.duration(found.unprofiled_step_ns)
-        yield f"Unprofiled step {unprofiled}: in the capture it takes {found.perturbation:.2f}x as long"
+        slower = f"{found.perturbation:.2f}x as long"
+        yield f"Without the profiler, the step takes {unprofiled}; in the capture, it takes {slower}"
     if found.logged is not None:
         yield from _describe_log(found.logged, found)
     if found.inflation and any(one.inflated != "no" for one in found.inflation):
-        yield f"The capture inflates {_describe_inflation(found.inflation)}"
+        yield f"Profiling inflates {_describe_inflation(found.inflation)}"
     parts, is_partial = [], found.flops_share is not None and found.flops_share < 1
     least = "at least " if is_partial else ""
     if found.tokens_per_s is not None:
-        parts.append(f"{units.number(round(found.tokens_per_s))} tokens/s of the job")
+        parts.append(f"{units.number(round(found.tokens_per_s))} tokens/s for the whole job")
     if found.flops_per_s is not None:
         source = "operator shapes" if found.flops_source == "shapes" else "your count"
-        parts.append(f"{least}{units.flops(found.flops_per_s)} per GPU, from {source}")
+        parts.append(f"{least}{units.flops(found.flops_per_s)} per GPU, computed from {source}")
         if least:
             share = units.percent(found.flops_share)
-            parts[-1] += f" (known for {share} of the time of GEMM and convolution kernels)"
+            parts[-1] += f" (known for {share} of GEMM and convolution time)"
     if parts:
-        yield f"In the capture: {', '.join(parts)}"
+        yield f"The captured run reaches {' and '.join(parts)}"
     if found.mfu is not None and found.peak is not None:
-        peak = f"{units.flops(found.peak.flops_per_s)} dense {found.peak.precision}"
-        counted = ", recomputed work counted" if found.flops_source == "shapes" else ""
-        yield f"MFU {least}{units.percent(found.mfu)} of {peak} ({found.peak.source}{counted})"
+        peak = f"the dense {found.peak.precision.upper()} peak of {units.flops(found.peak.flops_per_s)}"
+        counted = ", counting recomputed work" if found.flops_source == "shapes" else ""
+        yield f"MFU is {least}{units.percent(found.mfu)} of {peak} ({found.peak.source}{counted})"
 
 
 def _describe_log(log: LoggedSteps, found: Throughput) -> Iterator[str]:
     """Say what the step time of a log rests on, and what the log states besides."""
     source = f"{join_words(log.formats, 'and')} log" if log.formats else "log"
     if log.step_ns is not None:
-        yield f"Step of the {source}: {', '.join(_describe_log_basis(log))}"
+        yield f"Step time from the {source}: {', '.join(_describe_log_basis(log))}"
     parts = [*_list_log_figures(log, found.logged_mfu)]
     if parts:
-        yield f"Without the profiler, by the {source}: {', '.join(parts)}"
+        yield f"Without the profiler, according to the {source}: {', '.join(parts)}"
     if log.mfu and log.flops_per_s and found.peak is not None:
         assumed = log.flops_per_s / log.mfu
         if abs(assumed / found.peak.flops_per_s - 1) > LOG_CONTRADICTION_SHARE:
             own = f"{units.flops(found.peak.flops_per_s)} dense {found.peak.precision}"
-            yield f"The MFU of the log assumes a peak of {units.flops(assumed)}; the captured GPU has {own}"
+            peak = units.flops(assumed)
+            yield f"The MFU in the log assumes a peak of {peak}, but the captured GPU has {own}"
 
 
 def _list_log_figures(log: LoggedSteps, mfu: float | None) -> Iterator[str]:

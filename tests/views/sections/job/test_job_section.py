@@ -78,11 +78,11 @@ def test_all_that_holds_the_job_up_is_named_before_the_map(report):
     other = replace(late, name="node node-7", saved_ns=late.saved_ns // 2, replayed_step_ns=300_000)
     both = replace(report.analysis, job=replace(job, stragglers=(late, other)))
     told = (
-        "With device 1, then node node-7 like the others, the step would go from"
+        "If device 1, then node node-7 kept up with the others, the step time would go from"
         " 503.0 µs → 403.0 µs → 300.0 µs."
     )
 
     assert (
         told in write_analysis_page(replace(report, analysis=both)).partition('<details class="tables">')[0]
     )
-    assert "like the others, the step would" not in write_analysis_page(report)
+    assert "kept up with the others, the step time would" not in write_analysis_page(report)
