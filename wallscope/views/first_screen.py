@@ -169,7 +169,7 @@ def _build_recommendations(analysis: Analysis, rank: Rank, told: Statement) -> S
     if not shown:
         return Section("fixes", "Recommendations", "", tuple(_explain_no_fixes(analysis, rank, told)))
     has_bound = any(map(write_worth, shown))
-    title = title_fixes(shown, has_steps=analysis.anchor.kind != "whole-trace")
+    title = title_fixes(shown, analysis)
     rows = [
         row
         for number, fix in enumerate(shown, start=1)
@@ -201,8 +201,7 @@ def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tupl
         yield "", (Span(on_one_line, "dim"),), ""
     else:
         yield from (("", (Span(line, "dim"),), "") for line in (settings, counted) if line)
-    is_loose = fix.most_speedup is not None and fix.speedup_ceiling is None
-    if assumed := fix.assumes if is_loose and mark != "1" else describe_briefly(fix):
+    if assumed := describe_briefly(fix, is_first=mark == "1"):
         yield "", (Span(visible(assumed, most=_LONGEST_ASSUMPTION), "dim"),), ""
     if experience := describe_experience(fix):
         yield "", (Span(experience, "dim"),), ""

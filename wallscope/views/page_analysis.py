@@ -25,6 +25,7 @@ from wallscope.views.sections.steps import (
 )
 from wallscope.views.sections.walls import (
     describe_answer,
+    describe_order,
     describe_unaddressed_compute,
 )
 from wallscope.views.sections.words import count_exports, name_rank
@@ -234,6 +235,7 @@ def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, 
         "has_estimates": any(is_estimate(card.fix) for card in cards[:FIRST_FIXES_COUNT]),
         "has_badges": any(card.badge for card in cards),
         "has_bars": any(card.after_share is not None for card in cards),
+        "order": describe_order([card.fix for card in cards[:FIRST_FIXES_COUNT]], analysis.job),
         "unaddressed": describe_unaddressed_compute(analysis, rank),
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
         "describe_answer": describe_answer,

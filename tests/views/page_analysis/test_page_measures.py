@@ -38,7 +38,7 @@ WORDS = """() => {
   while (walker.nextNode()) {
     const text = walker.currentNode, range = document.createRange(), parent = text.parentElement;
     if (["SCRIPT", "STYLE", "NOSCRIPT", "OPTION"].includes(parent.tagName)) continue;
-    if (!parent.checkVisibility()) continue;
+    if (!parent.checkVisibility() || parent.closest(".because")) continue;
     range.selectNodeContents(text);
     const box = range.getBoundingClientRect();
     if (!box.width || box.top >= innerHeight || box.bottom <= 0 || box.left < 0) continue;
