@@ -42,7 +42,9 @@ def build_unit_fix(run: MeasuredRun, select_settings: Callable[[Rule], tuple[Set
     assumption = f"comes from replaying all ranks with it like {_PEERS.get(late.unit, 'its peers')}"
     return Fix(
         id=rule.id,
-        title=f"{rule.title} ({named})",
+        title=rule.title_of_unit.format(unit=named)
+        if rule.title_of_unit and late.unit is not UnitKind.JOB
+        else rule.title,
         wall=late.cause_wall or rule.wall,
         causes=(late.cause,) if late.cause else (),
         why=f"{capitalize(late.name)}: {late.why}. {rule.because}",

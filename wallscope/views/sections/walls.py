@@ -98,7 +98,7 @@ def title_fixes(shown: Sequence[Fix], analysis: Analysis) -> str:
 
 
 def describe_order(shown: Sequence[Fix], job: Job | None) -> str:
-    """Say in a clause by what fixes are ordered; empty for fewer than two, and where numbers of a rank show it.
+    """Say in a clause by what fixes are ordered; empty where their numbers alone show it.
 
     What holds a job up comes first, also where fixes of single ranks have larger bounds.
     """
