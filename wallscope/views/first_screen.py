@@ -46,7 +46,7 @@ from wallscope.views.sections.words import (
     shorten_anchor,
 )
 from wallscope.views.statement import Statement, state_analysis
-from wallscope.views.verdict import describe_kinds
+from wallscope.views.verdict import count_typical_kinds, describe_kinds
 
 _WIDEST = 100
 _MOST_OBSTACLES = 2
@@ -268,7 +268,8 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
     slowest_ns, index = steady[-1]
     middle = " of the middle half" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else ""
     typical = units.duration(rank.typical.step_ns)
-    lengths = f"Typical: {typical} (mean{middle})"
+    kind = count_typical_kinds(rank)
+    lengths = f"Typical: {typical} (mean{middle}{f': {kind}' if kind else ''})"
     kinds = describe_kinds(rank, unit)
     if kinds and rank.mean_step_ns is not None:
         counted += f" {units.capitalize(kinds)}{_describe_level(rank.modes[-1])}."

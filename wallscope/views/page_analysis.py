@@ -30,7 +30,7 @@ from wallscope.views.sections.walls import (
 )
 from wallscope.views.sections.words import count_exports, name_rank
 from wallscope.views.statement import Statement, state_analysis
-from wallscope.views.verdict import describe_kinds
+from wallscope.views.verdict import count_typical_kinds, describe_kinds
 
 _LARGEST_PAGE = 3_450_000
 _MOST_LOSSES, _MOST_DOUBTS = 3, 3
@@ -212,13 +212,12 @@ def _count_bars(analysis: Analysis, rank: Rank) -> str:
 
 
 def _describe_bars(analysis: Analysis, rank: Rank) -> str:
-    """Say which kinds of steps there are, and which do not count."""
+    """Say which kinds of steps there are and make the typical one; of one kind, which do not count."""
     unit = analysis.anchor.window
     kinds = describe_kinds(rank, unit)
-    parts = [f"{units.capitalize(kinds)}."] if kinds else []
-    if not all(step.steady for step in rank.steps):
-        parts.append(f"Pale {unit}s don't count.")
-    return " ".join(parts)
+    if kinds:
+        return f"{units.capitalize(kinds)}. Typical: mean of {count_typical_kinds(rank)}."
+    return "" if all(step.steady for step in rank.steps) else f"Pale {unit}s don't count."
 
 
 def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, Any]:

@@ -85,6 +85,7 @@ _KINDS_OF_MEMORY = {
 _NAME_OF_WALL = {Wall.UNATTRIBUTED: "unattributed time"}
 _LEAST_LOSS = f"{100 * NAMED_LOSS_SHARE:.0f} %"
 _LONGEST_RANGE = 60
+_SHORT_AND_LONG = 2
 _OF_TYPICAL = frozenset({"typical", "median"})
 """Bases whose times are those of the typical step."""
 
@@ -434,6 +435,22 @@ def describe_kinds(rank: Rank, unit: str) -> str:
         f"{len(mode.steps)}{'' if place else f' of {steady} {unit}s take'} about {duration(mode.median_ns)}"
         for place, mode in enumerate(rank.modes)
     )
+
+
+def count_typical_kinds(rank: Rank) -> str:
+    """Count the steps of each kind that the typical step is the mean of; empty where there is one kind."""
+    steady = [step for step in rank.steps if step.steady]
+    if not rank.modes or not steady:
+        return ""
+    from wallscope.trace.steps import is_ordinary  # noqa: PLC0415  # as above
+
+    chosen = is_ordinary(np.array([_measure_length(step) for step in steady]))
+    taken = {step.index for step, is_taken in zip(steady, chosen.tolist(), strict=True) if is_taken}
+    names = [f"of about {duration(mode.median_ns)}" for mode in rank.modes]
+    if len(names) == _SHORT_AND_LONG:
+        names = ["short", "long"]
+    counts = [len(taken.intersection(mode.steps)) for mode in rank.modes]
+    return ", ".join(f"{count} {name}" for count, name in zip(counts, names, strict=True) if count)
 
 
 def _describe_levels(rank: Rank) -> str:
