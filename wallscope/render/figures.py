@@ -475,7 +475,7 @@ def draw_rank_map(job: Job) -> Figure:
         for name, grid in sorted(grids.items(), key=lambda entry: entry[0] != first)
     ]
     layout = {
-        "xaxis": {"title": {"text": "rank of the row"}, "dtick": 1},
+        "xaxis": {"title": {"text": "place in the row"}, "dtick": 1},
         "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
         "updatemenus": [
             {"type": "buttons", "direction": "right", "buttons": buttons, "x": 0, "y": 1, "yanchor": "bottom",

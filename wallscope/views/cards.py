@@ -23,7 +23,13 @@ from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE
 from wallscope.views.applied_fixes import describe_experience
-from wallscope.views.light import describe_assumptions, describe_briefly, write_worth
+from wallscope.views.light import (
+    describe_assumptions,
+    describe_briefly,
+    describe_expectation,
+    is_estimate,
+    write_worth,
+)
 from wallscope.views.sections.findings import (
     find_doubts,
     sort_findings,
@@ -167,6 +173,11 @@ class Card:
         """Whether the first setting must be adapted to the program."""
         first = self.first_setting
         return first is not None and is_sketch(first.system, first.write())
+
+    @property
+    def expected(self) -> str:
+        """The speedup that the step after it has, where the badge is the most that the fix can reach."""
+        return "" if self.after_share is None or is_estimate(self.fix) else describe_expectation(self.fix)
 
     @property
     def settings_count(self) -> int:

@@ -132,7 +132,7 @@ def _lay_out_first_screen(report: Report, told: Statement) -> FirstScreen:
         wall=told.wall,
         scope=told.scope,
         lines=(" ".join(told.lead), *told.lines),
-        note=f"This page shows {told.shown_rank}." if told.shown_rank else "",
+        note=f"{_name_shown_parts(told)} {told.shown_rank}." if told.shown_rank else "",
         strip=strip,
         strip_top=units.duration(_find_tallest(rank)) if strip else "",
         strip_title=", ".join(filter(None, (_count_bars(analysis, rank), "" if rank.modes else told.spread))),
@@ -141,6 +141,11 @@ def _lay_out_first_screen(report: Report, told: Statement) -> FirstScreen:
         brief=(told.subject[0], *told.subject[2:]),
         band_share=min(told.basis.total_ns / _find_scale(told), 1.0),
     )
+
+
+def _name_shown_parts(told: Statement) -> str:
+    """Name what shows one rank alone; of ranks that were matched, the bar shows all."""
+    return "Steps and details show" if told.basis.kind == "job" else "This page shows"
 
 
 def _list_step_bars(rank: Rank) -> tuple[StepBar, ...]:
