@@ -6,7 +6,7 @@ from typing import Final
 
 _FEWEST_OF_RANGE = 3
 MOST_PARTS: Final = 8
-"""Numbers and ranges of a list; a longer one is read by nobody."""
+"""Numbers and ranges of a list that is written in full."""
 
 
 def join_ranks(named: Sequence[str]) -> str:
