@@ -6,9 +6,11 @@ Without a C compiler, or with WALLSCOPE_PLAIN set, the same files run as plain P
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +40,16 @@ class KernelBuild(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's 
 
 def compile_kernels(into: Path, *, check_bounds: bool = False) -> bool:
     """Compile every kernel into a folder, or none; return whether it worked."""
+    into = into.resolve()
+    if missing := find_missing_part():
+        _leave_plain(missing, into)
+        return False
     from Cython.Build import cythonize  # noqa: PLC0415  # needed by a build alone
     from setuptools import Extension  # noqa: PLC0415
     from setuptools.dist import Distribution  # noqa: PLC0415
     from setuptools.errors import BaseError, CCompilerError  # noqa: PLC0415
 
     os.chdir(ROOT)
-    into = into.resolve()
     into.mkdir(parents=True, exist_ok=True)
     work = Path("build/kernels") / ("checked" if check_bounds else "fast")
     work.mkdir(parents=True, exist_ok=True)
@@ -79,11 +84,36 @@ def compile_kernels(into: Path, *, check_bounds: bool = False) -> bool:
     try:
         command.run()
     except (BaseError, CCompilerError, OSError) as error:
-        sys.stderr.write(f"no C compiler: the loops in {FOLDER} run as plain Python, slowly ({error})\n")
-        _replace_modules([], into)
+        _leave_plain(f"the kernels did not compile ({error})", into)
         return False
     _replace_modules([Path(command.get_ext_fullpath(f"{package}.{name}")) for name in (*names, SHARED)], into)
     return True
+
+
+def find_missing_part() -> str:
+    """Say what a build lacks, the C compiler or Python's headers, and what installs it; empty if it has both.
+
+    The compiler is asked, as variables of the environment can name other folders with headers.
+    """
+    if os.name == "nt":
+        return ""  # setuptools finds the compiler there, and Python comes with its headers
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    flags = shlex.split(f"{os.environ.get('CPPFLAGS', '')} {os.environ.get('CFLAGS', '')}")
+    folders = [f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")]
+    command = [*compiler, *flags, *folders, "-E", "-x", "c", "-"]
+    try:
+        asked = subprocess.run(command, input=b"#include <Python.h>\n", capture_output=True, check=False)  # noqa: S603
+    except OSError:
+        return f"no C compiler ({compiler[0]}). Install build-essential (Fedora: gcc)"
+    if asked.returncode and b"Python.h" in asked.stderr:
+        return "no headers of Python (Python.h). Install python3-dev (Fedora: python3-devel)"
+    return ""
+
+
+def _leave_plain(reason: str, folder: Path) -> None:
+    """Say why the kernels run as plain Python, and remove compiled ones from a folder."""
+    sys.stderr.write(f"{FOLDER}: {reason}. Its loops run as plain Python, slowly\n")
+    _replace_modules([], folder)
 
 
 def _replace_modules(made: list[Path], folder: Path) -> None:

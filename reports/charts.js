@@ -169,7 +169,7 @@ window.wallscopeChart = ({ place, traces, layout }) => {
     const menu = ((layout.updatemenus ?? [])[0] ?? {}).buttons, grid = menu ? menu[shown].args[0].z[0] : trace.z;
     const wide = size(rowPx * rows + AXIS_PX), gutter = Math.min(Math.max(...names.map(width), 0) + 10, wide * LABEL_SHARE);
     const cell = (wide - gutter) / columns, values = grid.flat().filter((value) => value !== null && value !== undefined);
-    const least = Math.min(0, ...values), most = Math.max(...values, least + 1e-9);
+    const least = menu ? 0 : trace.zmin ?? Math.min(0, ...values), most = Math.max(...values, least + 1e-9);
     const [first, last] = trace.colorscale.map(([, colour]) => [1, 3, 5].map((from) => parseInt(colour.slice(from, from + 2), 16)));
     grid.forEach((row, j) => row.forEach((value, i) => {
       if (value === null || value === undefined) return;

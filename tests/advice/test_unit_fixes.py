@@ -49,10 +49,22 @@ def test_every_unit_has_a_recommendation_that_comes_first(unit, reason):
     (late,) = analysis.job.stragglers
     fix = recommended(analysis)[0]
 
-    assert fix.title.endswith("(rank 2)")
+    assert ("rank 2" in fix.title) == (unit is not UnitKind.JOB)
+    assert "(" not in fix.title
     assert fix.recoverable_ns == late.saved_ns
     assert fix.speedup_ceiling == pytest.approx(1 + late.saved_ns / late.replayed_step_ns)
     assert MEANT.get((unit, reason), fix.id) == fix.id
+
+
+def test_a_title_names_the_unit_once():
+    """Titles were a sentence about some rank, with the rank in parentheses after it."""
+    (rule,) = (one for one in fix_rules() if one.id == "even-gpu-clocks")
+    fix = recommended(held_up(UnitKind.RANK, Reason.SLOWER_KERNELS))[0]
+
+    assert fix.title == "Find why kernels run more slowly on rank 2"
+    assert rule.title == "Find why kernels run more slowly on some ranks"
+    for one in fix_rules():
+        assert one.title_of_unit.count("{unit}") == bool(one.title_of_unit), one.id
 
 
 def test_every_rule_for_units_is_meant_for_one():

@@ -13,10 +13,12 @@ from tests.test_traces import EXPORTS, TRACES, WITHOUT_DEVICE_OPERATIONS
 from tests.views.test_first_screen import printed
 from wallscope.model.cause_catalogue import describe_cause, list_cause_meanings
 from wallscope.render.data import write_brief, write_json
+from wallscope.thresholds.verdict import FIRST_FIXES_COUNT
 from wallscope.units import write_speedup
 from wallscope.views.analysis import write_analysis_markdown
 from wallscope.views.brief import brief_analysis
 from wallscope.views.light import write_worth
+from wallscope.views.statement import state_analysis
 
 FAR = 1.5
 """A gain of a cause that is so many times that of its fix reads as another number."""
@@ -94,6 +96,20 @@ def test_the_assumption_of_a_bound_goes_wherever_the_bound_goes(path):
         for text in (markdown, brief):
             if joined(fix.title) in text:
                 assert joined(fix.assumes)[:150] in text
+
+
+@pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))
+def test_a_card_says_why_its_bound_differs_in_the_words_of_the_terminal(path):
+    """A card showed how much a fix saves, and not why that is only a part of the time of its cause."""
+    analysis = analyze_once(path)
+    cards = state_analysis(analysis).cards
+    said = re.findall(r'<span class="because">(.*?)</span>', write_page_once(path))
+    screen = joined("\n".join(printed(analysis, 100)))
+
+    assert [joined(unescape(one)) for one in said] == [joined(one.reason) for one in cards if one.reason]
+    for card in cards[:FIRST_FIXES_COUNT]:
+        assert card.fix.assumes in card.reason
+        assert joined(card.reason)[:150] in screen or joined(card.fix.title) not in screen
 
 
 @pytest.mark.parametrize("path", run_part(ANSWERED, {EXAMPLE.stem}, of=9))

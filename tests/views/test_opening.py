@@ -36,7 +36,7 @@ def test_what_holds_the_job_up_and_its_recommendation_are_about_one_step(job):
     statement = told(job)
 
     assert f"lose {units.duration(saved_ns)} of the {units.duration(step_ns)} step" in statement.opening
-    assert f"(rank 2): the step could drop to {units.duration(step_ns - saved_ns)} (" in statement.lead[0]
+    assert f"on rank 2: the step could drop to {units.duration(step_ns - saved_ns)} (" in statement.lead[0]
 
 
 def test_a_recommendation_about_another_step_says_what_that_takes(job):

@@ -20,8 +20,9 @@ from wallscope.demo.machine import SimulatedMachine
 from wallscope.model.advice import ExpectedGain, Fix, Precondition, Setting
 from wallscope.model.capture import Finding, Options, Severity
 from wallscope.model.cause_catalogue import describe_cause
-from wallscope.model.diagnosis import UnknownWall
+from wallscope.model.diagnosis import StepMode, UnknownWall
 from wallscope.model.enums import Wall
+from wallscope.model.report import Report
 from wallscope.pipeline import analyze_capture, build_report
 from wallscope.render.timeline_pack import pack_timelines
 from wallscope.views.cards import build_card
@@ -639,3 +640,26 @@ def test_the_step_after_a_fix_is_that_of_a_speedup_next_to_it(report, keeps_floo
     gain = read_text(text.partition('<p class="gain">')[2].partition("<strong>")[0])
 
     assert gain == shown
+
+
+@pytest.mark.parametrize(("slow", "mix"), [(8, "4 short and 4 long steps"), (3, "8 short steps")])
+def test_of_two_kinds_of_steps_it_says_which_make_the_typical_one(tmp_path, slow, mix):
+    """A typical step between two kinds is as long as no step: the screens call it a mean, and of what."""
+    path = tmp_path / "run.sqlite"
+    write(path, steps=17, slow_ns=0)
+    analysis = reported(path).analysis
+    (rank,) = analysis.ranks
+    steps = tuple(
+        replace(step, steady=place < 16, end_ns=step.end_ns + (5_000_000 + place) * (place < slow) + place)
+        for place, step in enumerate(rank.steps)
+    )
+    modes = (
+        StepMode(tuple(range(slow, 16)), 1_000_000),
+        StepMode(tuple(range(slow)), 6_000_000),
+    )
+    mixed = replace(analysis, ranks=(replace(rank, steps=steps, modes=modes),))
+    console = Console(file=io.StringIO(), width=400)
+    console.print(render_first_screen(mixed))
+
+    assert f"(interquartile mean of {mix})" in console.file.getvalue()
+    assert f". Typical: mean of {mix}." in write_analysis_page(Report(mixed, (), ()))

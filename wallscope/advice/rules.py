@@ -70,7 +70,8 @@ class Rule:
     One with `is_last_resort` is only for a large wall that no other one addresses.
     `refuted` describes what a further capture shows if the fix has no effect. `megatron_caveats` apply to
     Megatron programs only. A rule with `late` is for what holds a job up, and not for its causes elsewhere:
-    patterns of `unit/reason` (`UnitKind`, `Reason`).
+    patterns of `unit/reason` (`UnitKind`, `Reason`). Its `title_of_unit` is the title with that unit, for
+    which `{unit}` stands.
     """
 
     id: _Id
@@ -95,6 +96,7 @@ class Rule:
     compare: str = ""
     replay: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
+    title_of_unit: str = ""
     facts: tuple[_FactId, ...] = ()
 
     @property
@@ -225,6 +227,8 @@ def _problems(rule: Rule) -> Iterator[str]:
     units = [f"{unit}/{reason}" for unit in UnitKind for reason in Reason]
     if dead := [pattern for pattern in rule.late if not any(fnmatchcase(one, pattern) for one in units)]:
         yield f"no unit and reason match {dead}"
+    if "{unit}" not in rule.title_of_unit and rule.title_of_unit:
+        yield "title_of_unit names no {unit}"
     for system, lines in rule.settings.items():
         if system not in _VERBATIM and (
             bad := [line for line in lines if "=" not in line and not line.startswith("--")]

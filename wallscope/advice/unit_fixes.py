@@ -16,6 +16,11 @@ _PEERS = {
 _REFUTED = "The change is in effect, and the waits of the other ranks do not change."
 
 
+def is_for_unit(fix: Fix) -> bool:
+    """Return whether a fix is for what holds a job up."""
+    return any(rule.late for rule in fix_rules() if rule.id == fix.id)
+
+
 def build_unit_fix(run: MeasuredRun, select_settings: Callable[[Rule], tuple[Setting, ...]]) -> Fix | None:
     """Return the fix for the unit that a job gains most from; `None` where nothing holds it up.
 
@@ -39,7 +44,9 @@ def build_unit_fix(run: MeasuredRun, select_settings: Callable[[Rule], tuple[Set
     )
     return Fix(
         id=rule.id,
-        title=f"{rule.title} ({named})",
+        title=rule.title_of_unit.format(unit=named)
+        if rule.title_of_unit and late.unit is not UnitKind.JOB
+        else rule.title,
         wall=late.cause_wall or rule.wall,
         causes=(late.cause,) if late.cause else (),
         why=f"{capitalize(late.name)}: {late.why}. {rule.because}",

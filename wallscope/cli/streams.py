@@ -42,7 +42,7 @@ _PATIENCE_S = 1.0
 _ERASE = "\r\x1b[2K"
 _READING = "reading"
 _NOT_COMPILED = (
-    "wallscope: the compiled loops are missing (no C compiler at installation):"
+    "wallscope: the compiled loops are missing (no C compiler or Python headers at installation):"
     " reading and analysis take several times as long\n"
 )
 

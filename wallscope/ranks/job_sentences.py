@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 from wallscope.model.analysis import Job, RankWaits, Straggler, UnitKind
 from wallscope.model.capture import Finding
 from wallscope.model.finding_codes import FindingCode
+from wallscope.ranks.rank_lists import join_numbers
 from wallscope.thresholds.causes import CULPRIT_SHARE, REPORTED_JITTER_SHARE, REPORTED_WAIT_SHARE
 from wallscope.units import capitalize, duration, percent, plural
 
-_MOST_NAMED, _MOST_MISSING, _MOST_LEFT_OUT = 3, 8, 2
+_MOST_NAMED, _MOST_LEFT_OUT = 3, 2
 _BOUND = {
     "compute": "compute-bound",
     "communication": "communication-bound",
@@ -31,12 +32,10 @@ def list_job_sentences(job: Job, unit: str) -> tuple[str, ...]:
 def describe_missing(job: Job) -> Iterator[str]:
     """Yield a sentence on the ranks that were not supplied, if any is known."""
     if job.missing:
-        named = ", ".join(map(str, job.missing[:_MOST_MISSING]))
-        more = " …" if len(job.missing) > _MOST_MISSING else ""
         size = job.world_size or f"at least {job.ranks + len(job.missing)}"
         yield (
-            f"{plural(len(job.missing), 'rank')} of {size} not supplied ({named}{more}), so the results cover"
-            " only the others."
+            f"{plural(len(job.missing), 'rank')} of {size} not supplied ({join_numbers(job.missing)}), so the"
+            " results cover only the others."
         )
 
 

@@ -1,8 +1,8 @@
 """Why a unit holds a job up: work that takes longer than on its peers, either more work or slower work."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, takewhile
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 import numpy as np
 import polars as pl
@@ -12,6 +12,7 @@ from wallscope.model.cause_catalogue import describe_cause
 from wallscope.model.enums import ComputeCategory, Wall
 from wallscope.model.profile import Profile
 from wallscope.ranks.culprits import Culprit, JobUnit
+from wallscope.ranks.rank_lists import join_ranks
 from wallscope.ranks.wait_split import StepSums
 from wallscope.records import dataclass
 from wallscope.thresholds.causes import (
@@ -24,8 +25,6 @@ from wallscope.thresholds.causes import (
 from wallscope.trace.intervals import Times
 from wallscope.units import duration, percent, signed_percent
 
-_FEWEST_OF_RANGE = 3
-_MOST_NAMED = 8
 _KEY = ("path", "category", "name")
 _COMPUTE = [str(category) for category in ComputeCategory]
 _OF_EXPERTS = (ComputeCategory.GROUPED_GEMM, ComputeCategory.DISPATCHER_LOCAL)
@@ -284,36 +283,13 @@ def _name_unit(ranks: JobRanks, unit: JobUnit) -> str:
         case UnitKind.RANK:
             return named[0]
         case UnitKind.NODE:
-            return f"node {unit.name} ({_join_ranks(named)})"
+            return f"node {unit.name} ({join_ranks(named)})"
         case UnitKind.STAGE:
-            return f"pipeline stage {unit.stage} ({_join_ranks(named)})"
+            return f"pipeline stage {unit.stage} ({join_ranks(named)})"
         case UnitKind.LINK:
-            return f"the link of {_join_ranks(named)}"
+            return f"the link of {join_ranks(named)}"
         case UnitKind.JOB:
             return "the hosts of all ranks in turn"
-
-
-def _join_ranks(named: Sequence[str]) -> str:
-    """Return names of ranks as a list that is cut after some; numbers in a row are a range.
-
-    >>> _join_ranks(["rank 2", "rank 3"]), _join_ranks(["rank 7"]), _join_ranks(["a:0", "a:1"])
-    ('ranks 2, 3', 'rank 7', 'a:0, a:1')
-    >>> _join_ranks([f"rank {number}" for number in (1, *range(8, 16), 20, 21)])
-    'ranks 1, 8 to 15, 20, 21'
-    """
-    numbers = [name.removeprefix("rank ") for name in named]
-    is_numbered = all(number.isdigit() for number in numbers)
-    parts = list(_join_runs(list(map(int, numbers)))) if is_numbered else numbers
-    more = f" and {len(parts) - _MOST_NAMED} more" if len(parts) > _MOST_NAMED else ""
-    lead = "" if not is_numbered else "rank " if len(named) == 1 else "ranks "
-    return f"{lead}{', '.join(parts[:_MOST_NAMED])}{more}"
-
-
-def _join_runs(numbers: Sequence[int]) -> Iterator[str]:
-    """Yield numbers in order, and three or more that follow one another as a range."""
-    for _, run in groupby(enumerate(numbers), lambda entry: entry[1] - entry[0]):
-        own = [number for _, number in run]
-        yield from [f"{own[0]} to {own[-1]}"] if len(own) >= _FEWEST_OF_RANGE else map(str, own)
 
 
 def _reason(ranks: JobRanks, culprit: Culprit, stage_of: Mapping[int, int]) -> LateReason:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_STEPS, _MOST_STEPS_OF_A_SIDE, _MOST_STEPS_OF_RANKS = 400, 200, 200
 _MOST_CAUSES, _MOST_RANGES, _MOST_CELLS = 14, 150, 40_000
 _ROW_PX, _LANE_PX, _FRAME_PX = 26, 26, 110
-_HEAT_ROW_PX, _THIN_PX, _TALL_PX = 16, 2, 1_600
+_HEAT_ROW_PX = 16
 _MAP_ROW_PX, _BUTTONS_PX, _RANKS_OF_ROW = 22, 60, 8
 _WALLS_OF_MAP = (Wall.COMPUTE, Wall.COMMUNICATION, Wall.MEMORY, Wall.HOST)
 _SHORT_NAME = 24
@@ -439,7 +439,7 @@ def draw_rank_map(job: Job) -> Figure:
     saved_ns = {place: one.saved_ns for one in reversed(job.stragglers) for place in one.places}
     step_ns = job.replayed_step_ns or max(whole_ns.values())
     shown: dict[str, dict[int, float | None]] = {
-        "held up by it": {place: saved_ns.get(place, 0) / step_ns for place in whole_ns},
+        "delays others": {place: saved_ns.get(place, 0) / step_ns for place in whole_ns},
         "waits for others": {
             one.place: None if one.peer_wait_ns is None else one.peer_wait_ns / whole_ns[one.place]
             for one in job.members
@@ -475,7 +475,7 @@ def draw_rank_map(job: Job) -> Figure:
         for name, grid in sorted(grids.items(), key=lambda entry: entry[0] != first)
     ]
     layout = {
-        "xaxis": {"title": {"text": "rank of the row"}, "dtick": 1},
+        "xaxis": {"title": {"text": "place in the row"}, "dtick": 1},
         "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
         "updatemenus": [
             {"type": "buttons", "direction": "right", "buttons": buttons, "x": 0, "y": 1, "yanchor": "bottom",
@@ -483,7 +483,8 @@ def draw_rank_map(job: Job) -> Figure:
         ],
     }  # fmt: skip
     by = "node" if has_nodes else "stage" if job.pipeline else "number"
-    caption = f"All ranks by {by}; a button chooses what is shown, in percent of the step"
+    missing = "; empty places are missing ranks" if job.missing else ""
+    caption = f"All ranks by {by}; a button chooses what is shown, in percent of the step{missing}"
     return Figure("rank-map", caption, (trace,), layout, _MAP_ROW_PX * len(rows) + _FRAME_PX + _BUTTONS_PX)
 
 
@@ -512,18 +513,24 @@ def _describe_member(member: RankWaits, whole_ns: int) -> str:
     return f"{label(member.name, 20)}: {units.duration(whole_ns)}, {parts}"
 
 
-def draw_heat(analysis: Analysis, job: Job) -> Figure:
-    """Draw communication of each rank in each step: who waits is dark, whom all wait for is pale."""
-    names = [label(one.name, 20) for one in job.members]
+def draw_heat(analysis: Analysis, job: Job, places: Sequence[int]) -> Figure:
+    """Draw communication of some ranks in each step: who waits is dark, whom all wait for is pale.
+
+    Colors begin at the least time of the ranks that are drawn: what differs between ranks is who waits.
+    """
+    names = [label(job.members[place].name, 20) for place in places]
     unit, most = analysis.anchor.window, max(min(_MOST_STEPS_OF_RANKS, _MOST_CELLS // max(len(names), 1)), 1)
     every = sorted({step.index for rank in analysis.ranks for step in rank.steps})
     steps = every[:most]
-    owned = [{step.index: step.walls.communication for step in rank.steps} for rank in analysis.ranks]
+    ranks = [analysis.ranks[place] for place in places]
+    owned = [{step.index: step.walls.communication for step in rank.steps} for rank in ranks]
+    rows = [[round(own[step] / 1e6, 3) if step in own else None for step in steps] for own in owned]
     trace = {
         "type": "heatmap",
         "x": steps,
         "y": names,
-        "z": [[round(own[step] / 1e6, 3) if step in own else None for step in steps] for own in owned],
+        "z": rows,
+        "zmin": min((ms for row in rows for ms in row if ms is not None), default=0),
         "colorscale": [[0, "#fff6e0"], [1, "#8a4b00"]],
         "colorbar": {"title": _MS},
         "hovertemplate": f"%{{y}}, {unit} %{{x}}: %{{z:.3f}} ms<extra></extra>",
@@ -533,11 +540,12 @@ def draw_heat(analysis: Analysis, job: Job) -> Figure:
         "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
     }
     left_out = f"; the first {len(steps)} of {len(every)}" if len(steps) < len(every) else ""
+    more = job.ranks - len(places)
+    left_out += f"; {units.plural(more, 'more rank')} not drawn" if more else ""
     caption = (
         f"Communication time by rank and {unit}: a rank that waits is dark, a late rank is pale{left_out}"
     )
-    row_px = min(max(_TALL_PX // len(names), _THIN_PX), _HEAT_ROW_PX)
-    return Figure("job", caption, (trace,), layout, row_px * len(names) + _FRAME_PX)
+    return Figure("job", caption, (trace,), layout, _HEAT_ROW_PX * len(names) + _FRAME_PX)
 
 
 def draw_meeting(lanes: "pl.DataFrame", job: Job) -> Figure | None:

@@ -96,8 +96,8 @@ def _build_full_analysis(analysis: Analysis, rank: Rank) -> Iterator[Section | G
     answer, walls, *causes = unfold_section(sections.pop("causes"))
     yield from (walls, Section("sure", "", "", (Lines(lines),)), answer, *causes)
     if told.cards:
-        fixes, has_steps = tuple(card.fix for card in told.cards), analysis.anchor.kind != "whole-trace"
-        title = title_fixes(select_first_fixes(fixes), has_steps=has_steps)
+        fixes = tuple(card.fix for card in told.cards)
+        title = title_fixes(select_first_fixes(fixes), analysis)
         yield build_recommendations(told.cards, told.notes, title)
     yield build_findings(analysis.capture.findings)
     if analysis.capture_advice:
@@ -207,7 +207,7 @@ def _list_fixes(analysis: Analysis, told: Statement) -> list[str]:
     shown = select_first_fixes(tuple(card.fix for card in told.cards))[:FIRST_FIXES_COUNT]
     if not shown:
         return []
-    title = title_fixes(shown, has_steps=analysis.anchor.kind != "whole-trace")
+    title = title_fixes(shown, analysis)
     lines = [f"#### {title}", ""]
     for number, card in enumerate(told.cards[: len(shown)], start=1):
         worth = card.badge or "speedup not estimated"

@@ -23,7 +23,13 @@ from wallscope.thresholds.causes import FIX_REPLAY_ERROR_SHARE
 from wallscope.thresholds.steps import ENOUGH_STEPS_COUNT
 from wallscope.thresholds.verdict import SHOWN_LOSS_SHARE
 from wallscope.views.applied_fixes import describe_experience
-from wallscope.views.light import describe_assumptions, describe_expectation, is_estimate, write_worth
+from wallscope.views.light import (
+    describe_assumptions,
+    describe_briefly,
+    describe_expectation,
+    is_estimate,
+    write_worth,
+)
 from wallscope.views.sections.findings import (
     find_doubts,
     sort_findings,
@@ -128,7 +134,8 @@ class Card:
 
     `after_share` is the step after it as a share of the step before, which is the inverse of the speedup.
     `parts` are the walls of that step, as shares of the step before; without a replay there are none.
-    `overlap` says which earlier recommendation has the same settings.
+    `reason` says what the bound assumes, and why it differs from the time of its causes, in the words of
+    every screen. `overlap` says which earlier recommendation has the same settings.
     """
 
     fix: Fix
@@ -148,6 +155,7 @@ class Card:
     before_ns: int
     parts: tuple[tuple[Wall, float], ...]
     saved: str
+    reason: str
     whole: str = ""
 
     @property
@@ -370,6 +378,7 @@ def build_card(fix: Fix, step_ns: int, earlier: Sequence[Card] = (), *, is_mean:
         before_ns=before_ns,
         parts=() if bound is None or fix.replay is None else _share_out(fix.replay.walls, 1 / bound),
         saved=units.signed_duration(after_ns - before_ns) if after_ns < before_ns else "",
+        reason=describe_briefly(fix, is_first=not earlier),
         whole=whole,
     )
 

@@ -46,7 +46,7 @@ from wallscope.views.sections.words import (
     shorten_anchor,
 )
 from wallscope.views.statement import Statement, state_analysis
-from wallscope.views.verdict import describe_kinds
+from wallscope.views.verdict import count_typical_kinds, describe_kinds
 
 _WIDEST = 100
 _MOST_OBSTACLES = 2
@@ -169,7 +169,7 @@ def _build_recommendations(analysis: Analysis, rank: Rank, told: Statement) -> S
     if not shown:
         return Section("fixes", "Recommendations", "", tuple(_explain_no_fixes(analysis, rank, told)))
     has_bound = any(map(write_worth, shown))
-    title = title_fixes(shown, has_steps=analysis.anchor.kind != "whole-trace")
+    title = title_fixes(shown, analysis)
     rows = [
         row
         for number, fix in enumerate(shown, start=1)
@@ -202,8 +202,7 @@ def _list_fix(mark: str, title: str, fix: Fix, has_bound: bool) -> Iterator[tupl
         yield "", (Span(on_one_line, "dim"),), ""
     else:
         yield from (("", (Span(line, "dim"),), "") for line in (settings, counted) if line)
-    is_loose = fix.most_speedup is not None and fix.speedup_ceiling is None
-    if assumed := fix.assumes if is_loose and mark != "1" else describe_briefly(fix):
+    if assumed := describe_briefly(fix, is_first=mark == "1"):
         yield "", (Span(visible(assumed, most=_LONGEST_ASSUMPTION), "dim"),), ""
     if experience := describe_experience(fix):
         yield "", (Span(experience, "dim"),), ""
@@ -271,7 +270,8 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
     slowest_ns, index = steady[-1]
     mean = "interquartile mean" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else "mean"
     typical = units.duration(rank.typical.step_ns)
-    lengths = f"The typical {unit} takes {typical} ({mean})"
+    kind = count_typical_kinds(rank)
+    lengths = f"The typical {unit} takes {typical} ({mean}{f' of {kind}' if kind else ''})"
     kinds = describe_kinds(rank, unit)
     if kinds and rank.mean_step_ns is not None:
         counted += f" {units.capitalize(kinds)}{_describe_level(rank.modes[-1])}."

@@ -438,8 +438,13 @@ def describe_expectation(fix: Fix) -> str:
     return f"about {units.write_speedup(fix.speedup_ceiling)} at the rates that libraries reach"
 
 
-def describe_briefly(fix: Fix) -> str:
-    """Write what the speedup of a fix assumes, with the one at assumed rates where that is not shown."""
+def describe_briefly(fix: Fix, *, is_first: bool = True) -> str:
+    """Write what the speedup of a fix assumes, with the one at assumed rates where that is not shown.
+
+    What holds of all bounds without FLOPs is said of the first fix alone.
+    """
+    if fix.speedup_ceiling is None and fix.most_speedup is not None and not is_first:
+        return fix.assumes
     if fix.speedup_ceiling is None:
         return describe_assumptions(fix)
     if is_estimate(fix) or not describe_expectation(fix):

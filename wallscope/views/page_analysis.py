@@ -25,11 +25,12 @@ from wallscope.views.sections.steps import (
 )
 from wallscope.views.sections.walls import (
     describe_answer,
+    describe_order,
     describe_unaddressed_compute,
 )
 from wallscope.views.sections.words import count_exports, name_rank
 from wallscope.views.statement import Statement, state_analysis
-from wallscope.views.verdict import describe_kinds
+from wallscope.views.verdict import count_typical_kinds, describe_kinds
 
 _LARGEST_PAGE = 3_450_000
 _MOST_LOSSES, _MOST_DOUBTS = 3, 3
@@ -131,7 +132,7 @@ def _lay_out_first_screen(report: Report, told: Statement) -> FirstScreen:
         wall=told.wall,
         scope=told.scope,
         lines=(" ".join(told.lead), *told.lines),
-        note=f"This page shows {told.shown_rank}." if told.shown_rank else "",
+        note=f"{_name_shown_parts(told)} {told.shown_rank}." if told.shown_rank else "",
         strip=strip,
         strip_top=units.duration(_find_tallest(rank)) if strip else "",
         strip_title=", ".join(filter(None, (_count_bars(analysis, rank), "" if rank.modes else told.spread))),
@@ -140,6 +141,11 @@ def _lay_out_first_screen(report: Report, told: Statement) -> FirstScreen:
         brief=(told.subject[0], *told.subject[2:]),
         band_share=min(told.basis.total_ns / _find_scale(told), 1.0),
     )
+
+
+def _name_shown_parts(told: Statement) -> str:
+    """Name what shows one rank alone; of ranks that were matched, the bar shows all."""
+    return "Steps and details show" if told.basis.kind == "job" else "This page shows"
 
 
 def _list_step_bars(rank: Rank) -> tuple[StepBar, ...]:
@@ -211,13 +217,12 @@ def _count_bars(analysis: Analysis, rank: Rank) -> str:
 
 
 def _describe_bars(analysis: Analysis, rank: Rank) -> str:
-    """Say which kinds of steps there are, and which do not count."""
+    """Say which kinds of steps there are and make the typical one; of one kind, which do not count."""
     unit = analysis.anchor.window
     kinds = describe_kinds(rank, unit)
-    parts = [f"{units.capitalize(kinds)}."] if kinds else []
-    if not all(step.steady for step in rank.steps):
-        parts.append(f"Pale {unit}s don't count.")
-    return " ".join(parts)
+    if kinds:
+        return f"{units.capitalize(kinds)}. Typical: mean of {count_typical_kinds(rank)}."
+    return "" if all(step.steady for step in rank.steps) else f"Pale {unit}s don't count."
 
 
 def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, Any]:
@@ -234,6 +239,7 @@ def _list_details(analysis: Analysis, rank: Rank, told: Statement) -> dict[str, 
         "has_estimates": any(is_estimate(card.fix) for card in cards[:FIRST_FIXES_COUNT]),
         "has_badges": any(card.badge for card in cards),
         "has_bars": any(card.after_share is not None for card in cards),
+        "order": describe_order([card.fix for card in cards[:FIRST_FIXES_COUNT]], analysis.job),
         "unaddressed": describe_unaddressed_compute(analysis, rank),
         "losses": () if cards else analysis.opportunities[:_MOST_LOSSES],
         "describe_answer": describe_answer,

@@ -86,6 +86,7 @@ _KINDS_OF_MEMORY = {
 _NAME_OF_WALL = {Wall.UNATTRIBUTED: "unattributed time"}
 _LEAST_LOSS = f"{100 * NAMED_LOSS_SHARE:.0f} %"
 _LONGEST_RANGE = 60
+_SHORT_AND_LONG = 2
 _OF_TYPICAL = frozenset({"typical", "median"})
 """Bases whose times are those of the typical step."""
 
@@ -441,6 +442,24 @@ def describe_kinds(rank: Rank, unit: str) -> str:
         for place, mode in enumerate(rank.modes)
     ]
     return join_words(kinds, "and")
+
+
+def count_typical_kinds(rank: Rank) -> str:
+    """Count the steps of each kind that the typical step is the mean of; empty where there is one kind."""
+    steady = [step for step in rank.steps if step.steady]
+    if not rank.modes or not steady:
+        return ""
+    from wallscope.trace.steps import is_ordinary  # noqa: PLC0415  # as above
+
+    chosen = is_ordinary(np.array([_measure_length(step) for step in steady]))
+    taken = {step.index for step, is_taken in zip(steady, chosen.tolist(), strict=True) if is_taken}
+    names = [f"of about {duration(mode.median_ns)}" for mode in rank.modes]
+    if len(names) == _SHORT_AND_LONG:
+        names = ["short", "long"]
+    counts = [len(taken.intersection(mode.steps)) for mode in rank.modes]
+    counted = [f"{count} {name}" for count, name in zip(counts, names, strict=True) if count]
+    listed = join_words(counted, "and")
+    return f"{listed} steps" if len(names) == _SHORT_AND_LONG else listed
 
 
 def _describe_levels(rank: Rank) -> str:

@@ -60,7 +60,7 @@ def test_missing_compiled_loops_are_announced_once_when_work_begins(monkeypatch,
         ""
         if is_compiled
         else (
-            "wallscope: the compiled loops are missing (no C compiler at installation):"
+            "wallscope: the compiled loops are missing (no C compiler or Python headers at installation):"
             " reading and analysis take several times as long\n"
         )
     )

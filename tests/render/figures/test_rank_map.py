@@ -36,9 +36,9 @@ def test_each_button_shows_a_share_of_every_rank(job):
     figure = draw_rank_map(job)
     buttons = {one["label"]: one["args"][0]["z"][0] for one in figure.layout["updatemenus"][0]["buttons"]}
 
-    assert next(iter(buttons)) == "held up by it"
+    assert next(iter(buttons)) == "delays others"
     assert set(buttons) == {
-        "held up by it", "waits for others", "compute", "communication", "memory", "host",
+        "delays others", "waits for others", "compute", "communication", "memory", "host",
     }  # fmt: skip
     assert min(buttons["waits for others"][0]) > buttons["waits for others"][1][1]
 

@@ -272,9 +272,13 @@ def test_the_page_of_a_job_shows_its_ranks_before_what_to_try(browser, job, widt
     height = opened.tab.evaluate("document.documentElement.scrollHeight")
     words = opened.tab.evaluate(WORDS)
     is_fine = opened.is_quiet_and_whole(job)
+    setting = opened.tab.locator("#verdict .do code").bounding_box()
+    same = opened.tab.inner_text("#verdict .do code") == opened.tab.inner_text("#fix-1 summary > code")
     opened.close()
 
     assert tops == sorted(tops)
+    assert setting["y"] + setting["height"] <= tops[0]
+    assert same
     assert tops[0] <= (500 if width == 1400 else 900)
     assert words <= 300
     assert height <= highest

@@ -60,7 +60,8 @@ def test_the_terminal_of_a_job(golden, job, columns):
     page = io.StringIO()
     console = Console(file=page, width=columns, highlight=False, markup=False, emoji=False)
     anchor = SimpleNamespace(unit="step", window="step", typical="typical step")
-    analysis = SimpleNamespace(job=job, anchor=anchor, ranks=(), capture=SimpleNamespace(findings=()))
+    ranks = (SimpleNamespace(steps=(), speed_of_light=None),) * job.ranks
+    analysis = SimpleNamespace(job=job, anchor=anchor, ranks=ranks, capture=SimpleNamespace(findings=()))
     sections = (build_job(Report(analysis, (), ())), build_survey(analysis), build_clocks(analysis))
     for part in (
         write_line(stress_first(list_job_sentences(job, "step"))),

@@ -41,12 +41,13 @@ from wallscope.model.section import (
     tabulate,
 )
 from wallscope.model.shown import list_fields
+from wallscope.ranks.rank_lists import MOST_PARTS
 from wallscope.render.figures import draw_heat, draw_meeting, draw_rank_map
 from wallscope.views.light import find_peak_share
 from wallscope.views.sections.words import explain_choice, name_process, name_rank
 from wallscope.views.verdict import list_job_verdict
 
-MOST_RANKS = 64
+MOST_RANKS, _MOST_DRAWN = 64, 24
 _MOST_LATE = 6
 _FEWEST_FOR_MAP = 3
 _REPRESENTS = "the rank whose step is nearest to the median"
@@ -87,7 +88,7 @@ def build_job(report: Report) -> Section | None:
     is_map = job.ranks > _FEWEST_FOR_MAP
     drawn = (
         draw_rank_map(job) if is_map else None,
-        draw_heat(report.analysis, job),
+        draw_heat(report.analysis, job, _choose_drawn(job)),
         draw_meeting(report.lanes, job),
     )
     blocks: tuple[Block, ...] = (
@@ -98,16 +99,26 @@ def build_job(report: Report) -> Section | None:
     return Section("job", "What holds the job up", answer, blocks)
 
 
-def select_places(job: Job) -> tuple[int, ...]:
+def _choose_drawn(job: Job) -> tuple[int, ...]:
+    """Choose the ranks of the chart by step: all, unless they are too many for one screen."""
+    return tuple(range(job.ranks)) if job.ranks <= MOST_RANKS else select_places(job, _MOST_DRAWN, of_each=1)
+
+
+def select_places(job: Job, most: int = MOST_RANKS, *, of_each: int = MOST_RANKS) -> tuple[int, ...]:
     """Choose the ranks that are listed where there are too many, in the order of the job.
 
     Late ones, the critical one and those that represent groups come first, then who waits least and most.
+
+    Args:
+        job: the job.
+        most: how many are listed.
+        of_each: how many ranks of each late unit come first.
     """
     by_wait = sorted(job.members, key=lambda one: (one.peer_wait_ns or 0, one.place))
     ends = [one.place for pair in zip(by_wait, reversed(by_wait), strict=True) for one in pair]
-    first = [place for one in job.stragglers for place in one.places[:MOST_RANKS]]
+    first = [place for one in job.stragglers for place in one.places[:of_each]]
     first += [job.critical_place, *(group.representative for group in job.groups)]
-    return tuple(sorted(list(dict.fromkeys([*first, *ends]))[:MOST_RANKS]))
+    return tuple(sorted(list(dict.fromkeys([*first, *ends]))[:most]))
 
 
 def say_left_out(count: int, shown: int, where: str) -> str:
@@ -116,9 +127,13 @@ def say_left_out(count: int, shown: int, where: str) -> str:
 
 
 def _tabulate_late(job: Job) -> Grid:
+    def name_late(one: Straggler) -> Cell:
+        """Name a unit; the hint lists all of its ranks, which a long name does not."""
+        return Cell(one.name, hint=f"ranks {_list_places(job, one.places, most=len(one.places))}")
+
     columns = (
         on_terminal("name", "rank", value=_shorten_name, most=20),
-        make_column(Straggler, "name", media=PAGE, most=40),
+        make_column(Straggler, "name", media=PAGE, value=name_late, most=60),
         make_column(Straggler, "saved_ns"),
         make_column(Straggler, "replayed_step_ns"),
         on_terminal(
@@ -171,8 +186,9 @@ def _tabulate_groups(job: Job) -> Grid:
     def member(group: RankGroup) -> RankWaits:
         return job.members[group.representative]
 
-    def ranks(group: RankGroup) -> str:
-        return _list_ranks(group.ranks, group.places)
+    def ranks(group: RankGroup) -> Cell:
+        every = _list_ranks(group.ranks, group.places, most=len(group.places))
+        return Cell(_list_ranks(group.ranks, group.places), hint=every)
 
     def share(group: RankGroup, wall: Wall) -> float:
         walls = member(group).walls
@@ -212,11 +228,15 @@ def _limit(most: int, noun: str) -> dict[Medium, Limit]:
     return {"terminal": Limit(_MOST_LATE), "page": Limit(most, noun, " in the JSON answer.")}
 
 
-def _list_ranks(ranks: Sequence[int | None], places: Sequence[int]) -> str:
+def _list_ranks(ranks: Sequence[int | None], places: Sequence[int], most: int = MOST_PARTS) -> str:
     """Write ranks as runs: 0-7, 12; by their places where not all numbers are known.
+
+    Of more runs than `most`, the first and the last number are written, and how many there are.
 
     >>> _list_ranks((0, 1, 2, 5), (0, 1, 2, 3)), _list_ranks((None, None), (0, 1))
     ('0-2, 5', '#0-1')
+    >>> _list_ranks(range(0, 64, 2), range(32))
+    '32 from 0 to 62'
     """
     known = [rank for rank in ranks if rank is not None]
     numbers, mark = (sorted(known), "") if len(known) == len(ranks) else (sorted(places), "#")
@@ -226,16 +246,19 @@ def _list_ranks(ranks: Sequence[int | None], places: Sequence[int]) -> str:
             runs[-1] = [runs[-1][0], number]
         else:
             runs.append([number, number])
+    if len(runs) > most:
+        return f"{len(numbers)} from {mark}{numbers[0]} to {mark}{numbers[-1]}"
     return mark + ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)
 
 
-def _list_places(job: Job, places: Sequence[int]) -> str:
-    return _list_ranks(tuple(job.members[place].rank for place in places), places)
+def _list_places(job: Job, places: Sequence[int], most: int = MOST_PARTS) -> str:
+    return _list_ranks(tuple(job.members[place].rank for place in places), places, most)
 
 
 def _tabulate_stages(job: Job, own: Sequence[Rank]) -> Grid:
-    def ranks(stage: PipelineStage) -> str:
-        return _list_places(job, stage.places)
+    def ranks(stage: PipelineStage) -> Cell:
+        every = _list_places(job, stage.places, most=len(stage.places))
+        return Cell(_list_places(job, stage.places), hint=every)
 
     columns = (
         Column("stage", "stage", "count"),

@@ -6,8 +6,9 @@ from typing import Any
 
 from wallscope import units
 from wallscope.advice.evidence import describe_questions
+from wallscope.advice.unit_fixes import is_for_unit
 from wallscope.model.advice import Fix, Met, Program, Setting, System
-from wallscope.model.analysis import Analysis, CauseTime, Rank
+from wallscope.model.analysis import Analysis, CauseTime, Job, Rank, UnitKind
 from wallscope.model.cause_catalogue import DRAINED, describe_cause
 from wallscope.model.enums import Wall
 from wallscope.model.section import (
@@ -83,16 +84,40 @@ def number_fixes(found: tuple[Fix, ...]) -> tuple[Fix, ...]:
     return tuple({fix.id: fix for fix in (*select_first_fixes(found), *found)}.values())
 
 
-def title_fixes(shown: Sequence[Fix], *, has_steps: bool) -> str:
+def title_fixes(shown: Sequence[Fix], analysis: Analysis) -> str:
     """Say what stands right of the fixes: upper bounds, in which order, or why there are none."""
-    bounds = [fix.speedup_ceiling or 0.0 for fix in shown]
+    has_steps = analysis.anchor.kind != "whole-trace"
     if not any(map(write_worth, shown)):
         return f"Recommendations ({'speedup not' if has_steps else 'without steps, no speedup is'} estimated)"
     is_removed = all(fix.replay is None and fix.most_speedup is None for fix in shown)
     removed = ", cause fully removed" if is_removed else ""
-    order = "" if bounds == sorted(bounds, reverse=True) else "; weaker evidence last"
+    order = describe_order(shown, analysis.job)
+    told = f"; {order}" if order else ""
     what = "speedup" if any(map(is_estimate, shown)) else "upper bound on speedup"
-    return f"Recommendations ({what}{removed}; not additive{order})"
+    return f"Recommendations ({what}{removed}; not additive{told})"
+
+
+def describe_order(shown: Sequence[Fix], job: Job | None) -> str:
+    """Say in a clause by what fixes are ordered; empty where their numbers alone show it.
+
+    What holds a job up comes first, also where fixes of single ranks have larger bounds.
+    """
+    if len(shown) < 2:
+        return ""
+    bounds = [fix.speedup_ceiling or 0.0 for fix in shown]
+    written = [
+        bound if is_estimate(fix) else fix.most_speedup or bound
+        for fix, bound in zip(shown, bounds, strict=True)
+    ]
+    if written == sorted(written, reverse=True):
+        return "" if job is None else "largest first"
+    if bounds == sorted(bounds, reverse=True):
+        return "largest expected speedup first"
+    if job is None or not job.stragglers or not is_for_unit(shown[0]):
+        return "weaker evidence last"
+    late = f"{'slow' if job.leading[0].unit is UnitKind.LINK else 'late'} {job.leading[0].unit}"
+    what = f"the {late}{'s' if len(job.leading) > 1 else ''} first"
+    return what if bounds[1:] == sorted(bounds[1:], reverse=True) else f"{what}, weaker evidence last"
 
 
 def build_capture_quality(found: tuple[Fix, ...]) -> Section:

@@ -57,7 +57,8 @@ def test_the_page_has_it(report):
     written = write_analysis_page(report)
 
     assert "Ranks and waits" in written
-    assert "This page shows 1 of 2 ranks: " in written
+    assert "Steps and details show 1 of 2 ranks: " in written
+    assert '<p class="note">Mean of 2 ranks; waiting for a late unit counts as what delays it.</p>' in written
 
 
 def test_the_row_of_a_rank_opens_its_own_causes(report):
