@@ -164,9 +164,9 @@ def test_the_page_on_comparisons_quotes_the_measured_rates():
         f"{step[0]} % of sure claims about the step were right, {step[1]} % of likely ones and {step[2]} %"
         in plain
     )
-    assert f"these figures were {cause[0]}, {cause[1]} and {cause[2]} %" in plain
-    assert f"found in {found['1']} % of comparisons" in plain
-    assert f"in {found['2']} % with two, and in {found['3']} % with three" in plain
+    assert f"in the headline were right in {cause[0]}, {cause[1]} and {cause[2]} % of cases" in plain
+    assert f"step in {found['1']} % of comparisons" in plain
+    assert f"with two runs, in {found['2']} %; with three, in {found['3']} %" in plain
 
 
 def test_the_page_on_trust_quotes_the_measured_accuracy():
