@@ -61,8 +61,8 @@ def test_a_title_names_the_unit_once():
     (rule,) = (one for one in fix_rules() if one.id == "even-gpu-clocks")
     fix = recommended(held_up(UnitKind.RANK, Reason.SLOWER_KERNELS))[0]
 
-    assert fix.title == "Find why kernels run more slowly on rank 2"
-    assert rule.title == "Find why kernels run more slowly on some ranks"
+    assert fix.title == "Find out why kernels run more slowly on rank 2"
+    assert rule.title == "Find out why kernels run more slowly on some ranks"
     for one in fix_rules():
         assert one.title_of_unit.count("{unit}") == bool(one.title_of_unit), one.id
 

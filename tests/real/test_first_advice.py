@@ -42,7 +42,7 @@ def test_the_verdict_names_the_range_of_the_host_time():
     """The author's own summary: fetching the weights of a layer takes 566 of 776 ms."""
     analysis = analyze_once(TRACES / "llama3_real.sqlite")
 
-    assert "is in the range ensure_layer_#_weights." in analysis.diagnosis.verdict
+    assert "is spent in the range ensure_layer_#_weights." in analysis.diagnosis.verdict
 
 
 def test_persistent_kernels_that_leave_room_for_communication_fill_the_gpu():

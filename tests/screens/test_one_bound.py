@@ -103,7 +103,7 @@ def test_a_card_says_why_its_bound_differs_in_the_words_of_the_terminal(path):
     """A card showed how much a fix saves, and not why that is only a part of the time of its cause."""
     analysis = analyze_once(path)
     cards = state_analysis(analysis).cards
-    said = re.findall(r'<span class="because">(.*?)</span>', write_page_once(path))
+    said = re.findall(r'<p class="because">(.*?)</p>', write_page_once(path))
     screen = joined("\n".join(printed(analysis, 100)))
 
     assert [joined(unescape(one)) for one in said] == [joined(one.reason) for one in cards if one.reason]

@@ -333,7 +333,7 @@ def test_a_step_of_which_one_operator_lacks_shapes_has_at_least_the_flops_of_the
     (gemm,) = rank.compute
     assert (gemm.flops_per_s, gemm.flops_share) == (pytest.approx(FLOPS / 4e-3), told.flops_share)
     assert any(
-        "at least" in line and "GEMM and convolution kernels" in line for line in describe_throughput(told)
+        "at least" in line and "GEMM and convolution time" in line for line in describe_throughput(told)
     )
 
 

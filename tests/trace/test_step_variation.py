@@ -191,7 +191,7 @@ def test_bimodal_steps_are_told_as_two_kinds():
     assert len(rank.modes) == 2
     assert sum(len(mode.steps) for mode in rank.modes) == 28
     assert rank.mean_step_ns == pytest.approx(719_600_000, rel=0.01)
-    assert "9 of 28 steps take about 177.0 ms, 19 about 1.056 s" in found.diagnosis.verdict
+    assert "9 of 28 steps take about 177.0 ms and 19 take about 1.056 s" in found.diagnosis.verdict
 
 
 @pytest.mark.parametrize("stem", ["nersc_sc22_4gpu_base", "nersc_sc23_dali", "nersc_sc23_dali_bf16"])

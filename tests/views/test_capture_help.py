@@ -198,7 +198,7 @@ def test_a_trace_gets_the_help_of_its_own_profiler(tmp_path):
     text = shown(str(writer.write(tmp_path / "trace.json")))
 
     assert text.startswith("trace.json: limits that a new capture would remove\n• No steps were found")
-    assert "call prof.step() after each" in text
+    assert "calling prof.step() after it" in text
     assert "import torch" in text
 
 

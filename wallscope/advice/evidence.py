@@ -331,13 +331,14 @@ def describe_assumed_shares(questions: Sequence[Question], whole: str = "time") 
 
     >>> gemm, norm = Question("scale", "category:gemm", 0.25), Question("scale", "category:norm", 0.5)
     >>> describe_assumed_shares((gemm, norm))
-    'assumes gemm kernels will take 25 % and norm kernels 50 % of the current time'
+    'assumes 25 % of the current time for gemm kernels and 50 % for norm kernels'
     """
+    of_whole = (f" of the current {whole}", *[""] * len(questions))
     parts = [
-        f"{name_target(one.target)}{'' if place else ' will take'} {100 * (one.share or 0.0):.3g} %"
-        for place, one in enumerate(questions)
+        f"{100 * (one.share or 0.0):.3g} %{of} for {name_target(one.target)}"
+        for one, of in zip(questions, of_whole, strict=False)
     ]
-    return f"assumes {join_words(parts, 'and')} of the current {whole}"
+    return f"assumes {join_words(parts, 'and')}"
 
 
 _FRAMEWORK = HOST_FRAMEWORK

@@ -270,8 +270,9 @@ def _describe_steps(analysis: Analysis, rank: Rank) -> Iterator[str]:
     slowest_ns, index = steady[-1]
     mean = "interquartile mean" if len(steady) >= FEWEST_STEPS_FOR_QUARTILES_COUNT else "mean"
     typical = units.duration(rank.typical.step_ns)
-    kind = count_typical_kinds(rank)
-    lengths = f"The typical {unit} takes {typical} ({mean}{f' of {kind}' if kind else ''})"
+    if mixed := count_typical_kinds(rank):
+        mean += f" of {unit}s: {', '.join(mixed)}"
+    lengths = f"The typical {unit} takes {typical} ({mean})"
     kinds = describe_kinds(rank, unit)
     if kinds and rank.mean_step_ns is not None:
         counted += f" {units.capitalize(kinds)}{_describe_level(rank.modes[-1])}."

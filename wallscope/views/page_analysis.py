@@ -221,7 +221,7 @@ def _describe_bars(analysis: Analysis, rank: Rank) -> str:
     unit = analysis.anchor.window
     kinds = describe_kinds(rank, unit)
     if kinds:
-        return f"{units.capitalize(kinds)}. Typical: mean of {count_typical_kinds(rank)}."
+        return f"{units.capitalize(kinds)}. Typical: mean of {', '.join(count_typical_kinds(rank))}."
     return "" if all(step.steady for step in rank.steps) else f"Pale {unit}s don't count."
 
 

@@ -444,11 +444,11 @@ def describe_kinds(rank: Rank, unit: str) -> str:
     return join_words(kinds, "and")
 
 
-def count_typical_kinds(rank: Rank) -> str:
+def count_typical_kinds(rank: Rank) -> list[str]:
     """Count the steps of each kind that the typical step is the mean of; empty where there is one kind."""
     steady = [step for step in rank.steps if step.steady]
     if not rank.modes or not steady:
-        return ""
+        return []
     from wallscope.trace.steps import is_ordinary  # noqa: PLC0415  # as above
 
     chosen = is_ordinary(np.array([_measure_length(step) for step in steady]))
@@ -457,9 +457,7 @@ def count_typical_kinds(rank: Rank) -> str:
     if len(names) == _SHORT_AND_LONG:
         names = ["short", "long"]
     counts = [len(taken.intersection(mode.steps)) for mode in rank.modes]
-    counted = [f"{count} {name}" for count, name in zip(counts, names, strict=True) if count]
-    listed = join_words(counted, "and")
-    return f"{listed} steps" if len(names) == _SHORT_AND_LONG else listed
+    return [f"{count} {name}" for count, name in zip(counts, names, strict=True) if count]
 
 
 def _describe_levels(rank: Rank) -> str:

@@ -58,7 +58,10 @@ def test_the_page_has_it(report):
 
     assert "Ranks and waits" in written
     assert "Steps and details show 1 of 2 ranks: " in written
-    assert '<p class="note">Mean of 2 ranks; waiting for a late unit counts as what delays it.</p>' in written
+    assert (
+        '<p class="note">Mean of 2 ranks; waiting for a late unit is attributed to what delays that unit.</p>'
+        in written
+    )
 
 
 def test_the_row_of_a_rank_opens_its_own_causes(report):
