@@ -389,17 +389,13 @@ class Engine:
 
     def _slow_overlapping(self, draft: GraphEdit) -> str:
         """Slow compute down where it newly overlaps communication; return what was assumed."""
-        compute = self._find_class(OperationClass.COMPUTE)
-        rank_id, rank = number_densely(self.window.replayed["rank_id"].to_numpy().astype(np.int64)[compute])
-        taxes = [self._taxes(one) for one in rank_id.tolist()]
-        known = [max(tax, 1.0) for tax in taxes if tax is not None]  # below 1 it is noise
+        known, slower = self._slowdown
         if not known:
             return NO_TAX
-        slower = np.array([max(tax or 1.0, 1.0) - 1 for tax in taxes])[rank]
-        before_ns = self._beside_ns(self.unchanged)
+        compute = self._find_class(OperationClass.COMPUTE)
         ops, own_ns = self.graph.op[compute], self.graph.operation_ns[compute]
         for _ in range(_ROUNDS if slower.any() else 0):
-            more_ns = slower * (self._beside_ns(simulate(draft.graph())) - before_ns)
+            more_ns = slower * (self._beside_ns(simulate(draft.graph())) - self._beside_unchanged_ns)
             rounded_ns = np.rint(more_ns).astype(np.int64)
             is_changed = rounded_ns != 0
             draft.set_operations(ops[is_changed], np.maximum(own_ns + rounded_ns, 0)[is_changed])
@@ -408,6 +404,19 @@ class Engine:
             f"compute that overlaps communication takes {times} times as long as alone, as measured in this"
             " capture"
         )
+
+    @cached_property
+    def _slowdown(self) -> tuple[list[float], Shares]:
+        """The known slowdowns of compute by overlap, and by how much each compute operation gets slower."""
+        compute = self._find_class(OperationClass.COMPUTE)
+        rank_id, rank = number_densely(self.window.replayed["rank_id"].to_numpy().astype(np.int64)[compute])
+        taxes = [self._taxes(one) for one in rank_id.tolist()]
+        known = [max(tax, 1.0) for tax in taxes if tax is not None]  # below 1 it is noise
+        return known, np.array([max(tax or 1.0, 1.0) - 1 for tax in taxes])[rank]
+
+    @cached_property
+    def _beside_unchanged_ns(self) -> Times:
+        return self._beside_ns(self.unchanged)
 
     def _find_class(self, kind: OperationClass) -> Rows:
         """Return the indices of the operations of a class."""
