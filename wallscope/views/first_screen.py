@@ -123,8 +123,10 @@ def _name_anchor(anchor: Anchor, profiler: Profiler) -> str:
     """Say by what steps were found."""
     if anchor.name:
         kind = "NVTX range" if profiler is Profiler.NSYS else "range"
-        return f"marked by the {kind} {visible(shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"
-    return "ended by optimizer kernels" if anchor.kind == "optimizer" else "found by repeating kernels"
+        return f'marked by the {kind} "{visible(shorten_anchor(anchor.name), most=_LONGEST_ANCHOR)}"'
+    if anchor.kind == "optimizer":
+        return "ended by optimizer kernels"
+    return "found from repeating kernel sequences"
 
 
 def _count_ranks_and_processes(analysis: Analysis) -> str:
