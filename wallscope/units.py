@@ -13,6 +13,7 @@ from typing import Any
 _LARGEST_SPEEDUP = 20
 """Above, a speedup says only that nearly all time is lost."""
 _UNKNOWN = "unknown"
+_LEAST_SHARE, _LEAST_PERCENT = 0.0005, "0.1 %"
 _LEAST_SHOWN_NS = 1_000
 """Shorter times would need many decimals as milliseconds."""
 _DURATIONS = (
@@ -121,6 +122,15 @@ def signed_milliseconds(time_ns: int, *, is_bare: bool = False) -> str:
     return f"{'+' if time_ns else ''}{milliseconds(time_ns, is_bare=is_bare)}"
 
 
+def percent_in_words(share: float) -> str:
+    """A share of 0..1 as per cent in a sentence, where a sign does not stand for "less than".
+
+    >>> percent_in_words(0.314), percent_in_words(0.0001)
+    ('31.4 %', 'less than 0.1 %')
+    """
+    return f"less than {_LEAST_PERCENT}" if 0 < share < _LEAST_SHARE else percent(share)
+
+
 def percent(share: float | None) -> str:
     """A share of 0..1 as per cent; what would round to 0 or 100 and is neither says so.
 
@@ -129,8 +139,8 @@ def percent(share: float | None) -> str:
     """
     if share is None:
         return _UNKNOWN
-    if 0 < share < 0.0005:
-        return "<0.1 %"
+    if 0 < share < _LEAST_SHARE:
+        return f"<{_LEAST_PERCENT}"
     if 0.9995 <= share < 1:
         return ">99.9 %"
     return f"{100 * share:.1f} %"

@@ -436,7 +436,7 @@ def _describe_error(analysis: Analysis) -> tuple[str, ...]:
     check = replay.check if replay is not None and replay.refused is None else None
     if check is None or check.error_median is None:
         return ()
-    error = units.percent(check.error_median).replace("<", "less than ")
+    error = units.percent_in_words(check.error_median)
     return (f"the replay simulates {analysis.anchor.unit} times with an error of {error}",)
 
 
