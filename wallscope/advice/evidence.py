@@ -327,7 +327,7 @@ def describe_remaining_shares(questions: Sequence[Question]) -> str:
 
 
 def describe_assumed_shares(questions: Sequence[Question], whole: str = "time") -> str:
-    """Say in a sentence what scaled targets are assumed to take of a whole, in words that follow "the".
+    """Say what scaled targets are assumed to take of a whole: `time`, or a length.
 
     >>> gemm, norm = Question("scale", "category:gemm", 0.25), Question("scale", "category:norm", 0.5)
     >>> describe_assumed_shares((gemm, norm))
