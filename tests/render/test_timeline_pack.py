@@ -137,7 +137,8 @@ def test_starts_and_ends_are_found_again_where_rows_tile_overlap_or_leave_gaps(t
     edges_ns = [(100, 250), (250, 250), (240, 300), (900, 5_000), (4_000, 4_100)]
     rows = pl.DataFrame(edges_ns, ["start_ns", "end_ns"], orient="row")
     gap, length = (
-        column.astype(np.uint32).astype(np.int64) for column in timeline_pack._list_ticks(rows, 30, tick_ns)
+        column.astype(np.uint32).astype(np.int64)
+        for column in timeline_pack._list_ticks(rows, 30, tick_ns, [])
     )
     start = find_starts(gap, length)
 

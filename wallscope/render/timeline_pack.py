@@ -11,6 +11,7 @@ import json
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ _MOST_ROWS = 200_000
 MOST_CHARACTERS = 600_000
 _LEAST_ROWS, _MARGIN = 1_000, 0.85
 _LONGEST_TEXT = 200
+_KINDS_OF_ROWS = 2
+"""Each lane kind, and the slices, may have this part of the rows of a step: seldom have all of them many."""
 _FIRST_GRAIN = 100_000
 _MOST_LANES = 80
 _ISSUE = ("call", "call_start_ns", "correlation", "path")
@@ -68,12 +71,29 @@ def pack_timelines(
     most_rows, names = _MOST_ROWS, rank_names or {}
     raw, packer = _pack_columns(timelines, overviews, names, most_rows)
     while timelines and most_rows > _LEAST_ROWS and (size := _estimate_packed_size(raw)) > most_characters:
-        most_rows = int(min(packer.rows, most_rows) * most_characters / size * _MARGIN)
+        rest = _estimate_packed_size(_pack_columns((), overviews, names, most_rows)[0])
+        share = (most_characters - rest) / (size - rest) * _MARGIN
+        level = _find_level(packer.rows, int(share * sum(packer.rows)))
+        most_rows = level * _KINDS_OF_ROWS * len(timelines)
         raw, packer = _pack_columns(timelines, overviews, names, most_rows)
     while overviews is not None and len(overviews.steps) > 1 and _estimate_packed_size(raw) > most_characters:
         overviews = _drop_steps(overviews)
         raw, packer = _pack_columns(timelines, overviews, names, most_rows)
     return Pack(b64encode(zlib.compress(raw, _EFFORT)).decode("ascii"), tuple(packer.notes))
+
+
+def _find_level(counts: Sequence[int], most: int) -> int:
+    """Return the limit of each count that leaves `most` of all, at most.
+
+    >>> _find_level([10, 2, 30], 26), _find_level([10, 2, 30], 5), _find_level([10], -3)
+    (14, 1, 0)
+    """
+    left = most
+    for place, count in enumerate(sorted(counts)):
+        if count * (len(counts) - place) > left:
+            return max(left, 0) // (len(counts) - place)
+        left -= count
+    return max(counts, default=0)
 
 
 def _drop_steps(found: StepOverviews) -> StepOverviews:
@@ -136,7 +156,7 @@ class _Packer:
         self.texts = {"": 0}
         self.columns: list[Numbers] = []
         self.notes: list[str] = []
-        self.rows = 0
+        self.rows: list[int] = []
 
     def add_step(self, timeline: StepTimeline, room: int, *, is_alone: bool) -> dict[str, Any]:
         """Add the columns of one step, of each row of the timeline, then of the slices; return its head.
@@ -152,22 +172,26 @@ class _Packer:
         hidden, merged_below_ns = 0, 0
         for kind, rows in _list_lanes(timeline):
             order = {lane: place for place, lane in enumerate(rows["lane"].unique(maintain_order=True))}
-            kept, grain_ns = _coarsen(_clip(rows, timeline, order), room // 2, length_ns)
+            kept, grain_ns = _coarsen(_clip(rows, timeline, order), room // _KINDS_OF_ROWS, length_ns)
             merged_below_ns = max(merged_below_ns, grain_ns)
-            self.rows += len(kept)
-            for (_, lane, depth), own in kept.group_by("place", "lane", "depth", maintain_order=True):
-                if len(lanes) == _MOST_LANES:
-                    hidden += 1
-                    continue
-                lanes.append({"kind": kind, "lane": visible(str(lane), most=60), "depth": depth})
-                self.columns += _list_ticks(own, timeline.start_ns, tick_ns)
-                self.columns += [self._number(own[name]) for name in ("name", "what")]
-                self.columns.append(own["wall"].to_numpy())
-                if kind == "stream":
-                    self.columns += self._list_issue(own)
-        slices, grain_ns = _coarsen_slices(timeline.slices, room // 2, length_ns)
-        self.rows += len(slices)
-        self.columns += _list_ticks(slices, timeline.start_ns, tick_ns)
+            self.rows.append(len(kept))
+            key = ["place", "lane", "depth"]
+            counts = kept.group_by(key, maintain_order=True).len().rows()
+            shown = counts[: _MOST_LANES - len(lanes)]
+            hidden += len(counts) - len(shown)
+            lanes += [
+                {"kind": kind, "lane": visible(lane, most=60), "depth": depth} for _, lane, depth, _ in shown
+            ]
+            ends = list(accumulate((count for *_, count in shown), initial=0))
+            own, firsts = kept.head(ends[-1]), ends[:-1]
+            columns = _list_ticks(own, timeline.start_ns, tick_ns, firsts)
+            columns += [self._number(own[name]) for name in ("name", "what")]
+            columns.append(own["wall"].to_numpy())
+            columns += self._list_issue(own, firsts) if kind == "stream" else []
+            self.columns += [column[since:until] for since, until in pairwise(ends) for column in columns]
+        slices, grain_ns = _coarsen_slices(timeline.slices, room // _KINDS_OF_ROWS, length_ns)
+        self.rows.append(len(slices))
+        self.columns += _list_ticks(slices, timeline.start_ns, tick_ns, [])
         self.columns.append(slices["wall"].cast(pl.Enum(Wall)).to_physical().to_numpy())
         self.columns += [
             self._number(slices[name]) for name in ("cause", "what", "ended_by", "path", "state")
@@ -186,14 +210,14 @@ class _Packer:
             "lanes": lanes,
         }
 
-    def _list_issue(self, rows: pl.DataFrame) -> list[Numbers]:
+    def _list_issue(self, rows: pl.DataFrame, firsts: list[int]) -> list[Numbers]:
         """List what issued each operation: the call, its lead in ns and one more, its id, its ranges."""
         lead_ns = (rows["start_ns"] - rows["call_start_ns"]).fill_null(-1).to_numpy()
         correlation = rows["correlation"].fill_null(0).to_numpy() & (2**32 - 1)
         return [
             self._number(rows["call"]),
             np.clip(lead_ns, -1, 2**32 - 2) + 1,
-            np.diff(correlation, prepend=0),
+            correlation - _list_befores(correlation, firsts),
             self._number(rows["path"]),
         ]
 
@@ -240,11 +264,13 @@ class _Packer:
         ]
 
     def _number(self, column: pl.Series) -> Numbers:
-        number = {
-            text: self.texts.setdefault(visible(text or "", most=_LONGEST_TEXT), len(self.texts))
-            for text in column.unique(maintain_order=True).to_list()
-        }
-        return np.array([number[text] for text in column.to_list()], np.uint32)
+        column = column.fill_null("")
+        texts = column.unique(maintain_order=True)
+        numbers = [
+            self.texts.setdefault(visible(text, most=_LONGEST_TEXT), len(self.texts)) for text in texts
+        ]
+        codes = column.cast(pl.Enum(texts)).to_physical().to_numpy()
+        return np.take(np.array(numbers, np.uint32), codes)
 
 
 def _list_lanes(timeline: StepTimeline) -> tuple[tuple[str, pl.DataFrame], ...]:
@@ -356,10 +382,17 @@ def _merge(rows: pl.DataFrame, by: list[str], grain_ns: int, kept: list[str]) ->
     )
 
 
-def _list_ticks(rows: pl.DataFrame, from_ns: int, tick_ns: int) -> list[Numbers]:
+def _list_ticks(rows: pl.DataFrame, from_ns: int, tick_ns: int, firsts: list[int]) -> list[Numbers]:
     """List gaps from the end of the row before to each start, and lengths, in ticks."""
     start, end = ((rows[edge].to_numpy() - from_ns) // tick_ns for edge in ("start_ns", "end_ns"))
-    return [np.diff(start, prepend=0) - np.concatenate(([0], (end - start)[:-1])), end - start]
+    return [start - _list_befores(end, firsts), end - start]
+
+
+def _list_befores(values: Numbers, firsts: list[int]) -> Numbers:
+    """List the value of the row before each row; 0 for the first one, and for the first one of each lane."""
+    before = np.roll(values, 1)
+    before[:1] = before[firsts] = 0
+    return before
 
 
 def _note_losses(merged_below_ns: int, threads_left_out: int, hidden_lanes: int) -> Iterator[str]:
