@@ -514,8 +514,10 @@ def _of_rank(
     waits = evidence.waits
     moments = evidence.activity.moments(threads, drained.threads, (begin_ns, until_ns))
     spinning, op = waits.outside.spins
-    of_spin = waits.calls.thread[spinning]
-    spun_ns = {one: number_spans(waits.end_ns[op[of_spin == one]]) for one in threads}
+    ended_ns = waits.end_ns[op]
+    held = np.flatnonzero(_is_between(ended_ns, begin_ns, until_ns))
+    of_spin, ended_ns = waits.calls.thread[spinning[held]], ended_ns[held]
+    spun_ns = {one: number_spans(ended_ns[of_spin == one]) for one in threads}
     of_threads = [
         _of_thread(
             waits.activities,
