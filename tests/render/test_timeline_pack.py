@@ -132,6 +132,16 @@ def test_a_step_that_fits_is_kept_whole():
     assert (len(length), operations) == (600, 600)
 
 
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+def test_a_pack_that_is_too_long_is_cut_to_what_fits_and_not_to_much_less(share):
+    timeline = make_timeline(0, 0, 20_000)
+    whole = len(pack_timelines([timeline], most_characters=10**9).base64)
+    most = int(share * whole)
+    cut = len(pack_timelines([timeline], most_characters=most).base64)
+
+    assert 0.35 * most < cut <= most
+
+
 @pytest.mark.parametrize("tick_ns", [1, 7])
 def test_starts_and_ends_are_found_again_where_rows_tile_overlap_or_leave_gaps(tick_ns):
     edges_ns = [(100, 250), (250, 250), (240, 300), (900, 5_000), (4_000, 4_100)]

@@ -72,9 +72,9 @@ def pack_timelines(
     raw, packer = _pack_columns(timelines, overviews, names, most_rows)
     while timelines and most_rows > _LEAST_ROWS and (size := _estimate_packed_size(raw)) > most_characters:
         rest = _estimate_packed_size(_pack_columns((), overviews, names, most_rows)[0])
-        share = (most_characters - rest) / (size - rest) * _MARGIN
+        share = (most_characters - rest) / max(size - rest, 1) * _MARGIN
         level = _find_level(packer.rows, int(share * sum(packer.rows)))
-        most_rows = level * _KINDS_OF_ROWS * len(timelines)
+        most_rows = max(level * _KINDS_OF_ROWS * len(timelines), _LEAST_ROWS)
         raw, packer = _pack_columns(timelines, overviews, names, most_rows)
     while overviews is not None and len(overviews.steps) > 1 and _estimate_packed_size(raw) > most_characters:
         overviews = _drop_steps(overviews)
@@ -180,7 +180,8 @@ class _Packer:
             shown = counts[: _MOST_LANES - len(lanes)]
             hidden += len(counts) - len(shown)
             lanes += [
-                {"kind": kind, "lane": visible(lane, most=60), "depth": depth} for _, lane, depth, _ in shown
+                {"kind": kind, "lane": visible(str(lane), most=60), "depth": depth}
+                for _, lane, depth, _ in shown
             ]
             ends = list(accumulate((count for *_, count in shown), initial=0))
             own, firsts = kept.head(ends[-1]), ends[:-1]
